@@ -4,11 +4,20 @@
 //! arguments, decisions are values, and everything can be tested without waiting for anything.
 
 mod class;
+pub mod duration;
 mod random;
 mod reason;
+mod scan;
+mod schedule;
+mod text_error;
 mod time;
 
 pub use class::{Class, Exit, Handling, ParseNameError};
 pub use random::{Random, SplitMix64};
 pub use reason::{CATALOGUE, CatalogueEntry, Reason, ReasonError};
+pub use schedule::{
+    Calendar, Date, Delays, Floor, Holidays, Jitter, Limits, Percent, Schedule, ScheduleBuilder,
+    ScheduleError, WaitRange,
+};
+pub use text_error::TextError;
 pub use time::Timestamp;
