@@ -19,7 +19,7 @@ pub(crate) const MAX_MICROS: u64 = 366 * 86_400 * SECOND;
 
 const SECOND: u64 = 1_000_000;
 const EXPECTED: &str = "a duration such as 10s";
-const EXPECTED_UNIT: &str = "a unit (us, ms, s, m, h, d or w)";
+const EXPECTED_UNIT: &str = "a unit right after the number (us, ms, s, m, h, d or w)";
 const EXPECTED_MAX: &str = "a duration of at most 366d";
 
 /// The units, largest first, in microseconds.
@@ -46,7 +46,7 @@ const UNITS: [(&str, u64); 8] = [
 /// assert_eq!(parse("PT0.5S")?, Duration::from_millis(500));
 /// assert_eq!(
 ///     parse("500").unwrap_err().to_string(),
-///     "expected a unit (us, ms, s, m, h, d or w) at character 4, found the end",
+///     "expected a unit right after the number (us, ms, s, m, h, d or w) at character 4, found the end",
 /// );
 /// # Ok::<(), redrive_core::TextError>(())
 /// ```

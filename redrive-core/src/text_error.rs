@@ -13,7 +13,7 @@ const SHOWN: usize = 60;
 /// use redrive_core::duration;
 ///
 /// let error = duration::parse("1m30x").unwrap_err();
-/// assert_eq!(error.to_string(), "expected a unit (us, ms, s, m, h, d or w) at character 5, found `x`");
+/// assert!(error.to_string().ends_with("(us, ms, s, m, h, d or w) at character 5, found `x`"));
 /// assert_eq!(error.caret().to_string(), "1m30x\n    ^");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,12 @@ impl Schedule {
 
     /// The longest wait that jitter and limits allow.
     pub fn longest_with(&self, limits: &Limits) -> Duration {
-        let longest = self.segments().iter().map(|segment| self.top(segment, limits).at(segment.longest()));
+        let longest = self.segments().iter().map(|segment| {
+            let top = self.top(segment, limits);
+            // A fixed floor can skip openings, but no wait is longer than the floor and a gap together.
+            let lifted = if segment.is_calendar() { top.floor } else { 0 };
+            top.at(segment.longest() + lifted)
+        });
         Duration::from_micros(longest.max().unwrap_or(0))
     }
 
@@ -82,7 +87,6 @@ impl Top {
             return u128::from(fixed) * u128::from(times);
         }
         if let Kind::Calendar(calendar) = kind {
-            // A fixed floor can skip openings, but no wait is longer than the floor and a gap together.
             let wait = u128::from(calendar.longest_gap()) + u128::from(self.floor);
             let run = if self.floor == 0 { kind.sum(times) } else { wait * u128::from(times) };
             return run.min(u128::from(self.cap) * u128::from(times));

@@ -69,6 +69,21 @@ const MAX_ELEMENTS: usize = 64;
 
 /// The delays between attempts, in order, and how they are spread. Cloning is cheap.
 ///
+/// As text, a schedule is a list of elements, then `forever` if the last goes on without end, then the [`Jitter`]:
+///
+/// | element | delays |
+/// |---|---|
+/// | `10s`, `1m x3`, `PT5M x3` | a fixed delay, once or so often |
+/// | `linear(10s, step 10s, max 1m, times 5)` | 10 s, 20 s, and so on; `max` may be left out |
+/// | `exponential(5s, factor 2, max 5m, times 6)` | 5 s, 10 s, 20 s, and so on; `max` may be left out, and `factor`, which is then 2 |
+/// | `calendar(mon-fri 09:00-17:00 Europe/Berlin, holidays NAME) x2` | until the next working hour; see [`Calendar`] |
+/// | `FixedDelayRetryPolicy(5000x3, 15000x5)` | milliseconds and counts |
+/// | `LimitedExponentialRetryPolicy(1,60,2,120)` | first and longest delay in seconds, multiplier, number of delays |
+/// | `UnlimitedExponentialRetryPolicy(1,60,2)` | the same without end |
+///
+/// With `forever` an exponential or linear element grows to its `max` (366 days without one) and stays there, and
+/// a count that was given for the last element has no meaning.
+///
 /// ```
 /// use std::time::Duration;
 /// use redrive_core::{Schedule, Timestamp};

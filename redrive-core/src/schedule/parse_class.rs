@@ -62,17 +62,17 @@ fn exponential(
     if first == 0 {
         return Err(scanner.expected_at(first_at, "a first delay over 0"));
     }
-    comma(scanner)?;
+    comma(scanner, "`,` and the longest delay in seconds")?;
     let max_at = scanner.at();
     let max = amount(scanner, SECOND, "the longest delay in seconds")?;
     if max < first {
         return Err(scanner.expected_at(max_at, "a longest delay that is no shorter than the first"));
     }
-    comma(scanner)?;
+    comma(scanner, "`,` and the multiplier")?;
     let factor = parse::scan_factor(scanner)?;
     let mut times = None;
     if limited {
-        comma(scanner)?;
+        comma(scanner, "`,` and the number of delays")?;
         times = Some(parse::count(scanner)?);
     }
     if !scanner.eat_spaced(')') {
@@ -85,9 +85,9 @@ fn exponential(
     Ok(())
 }
 
-fn comma(scanner: &mut Scanner<'_>) -> Result<(), TextError> {
+fn comma(scanner: &mut Scanner<'_>, expected: &str) -> Result<(), TextError> {
     if !scanner.eat_spaced(',') {
-        return Err(scanner.expected("`,`"));
+        return Err(scanner.expected(expected));
     }
     scanner.skip_space();
     Ok(())
