@@ -5,19 +5,24 @@
 
 mod class;
 pub mod duration;
+pub mod headers;
+mod message;
 mod random;
 mod reason;
 mod scan;
 mod schedule;
+mod text;
 mod text_error;
 mod time;
 
 pub use class::{Class, Exit, Handling, ParseNameError};
+pub use message::{Header, HeaderName, Headers, MAX_MESSAGE_ID, Message};
 pub use random::{Random, SplitMix64};
 pub use reason::{CATALOGUE, CatalogueEntry, Reason, ReasonError};
 pub use schedule::{
     Calendar, Date, Delays, Floor, Holidays, Jitter, Limits, Percent, Schedule, ScheduleBuilder,
     ScheduleError, WaitRange,
 };
+pub use text::Text;
 pub use text_error::TextError;
 pub use time::Timestamp;
