@@ -1,109 +1,19 @@
 //! Redrive's own headers: written and read back in every spelling, and read from anything at all.
 
+mod trails;
+
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
 use redrive_core::headers::{
-    Decoded, Field, Key, Keyring, MAX_ATTEMPT, MAX_ERROR_MESSAGE, MAX_ERROR_TYPE, MAX_ID, MAX_RESPONSE,
-    MAX_ROUTE_HOPS, MAX_SPAN, MacCheck, Origin, Replay, Spelling, Trail, Trust, after_bad_mac, decode,
-    encode,
+    Decoded, Field, Key, Keyring, MAX_ATTEMPT, MAX_ERROR_MESSAGE, MAX_ID, MAX_SPAN, Origin, Spelling, Trail,
+    decode, encode,
 };
-use redrive_core::{Class, Headers, Reason, Text, Timestamp};
-
-fn text(max: usize) -> impl Strategy<Value = Option<Text>> {
-    let any = vec(any::<char>(), 1..=max).prop_map(|chars| Text::from(chars.into_iter().collect::<String>()));
-    option::of(any)
-}
-
-fn id() -> impl Strategy<Value = Option<Text>> {
-    option::of("[^\\p{Cc}]{1,300}".prop_map(Text::from))
-}
-
-fn time() -> impl Strategy<Value = Option<Timestamp>> {
-    option::of((0..=Timestamp::MAX.as_millis()).prop_map(Timestamp::from_millis))
-}
-
-fn span() -> impl Strategy<Value = Duration> {
-    (0..=MAX_SPAN.as_millis() as u64).prop_map(Duration::from_millis)
-}
-
-fn class() -> impl Strategy<Value = Option<Class>> {
-    option::of(proptest::sample::select(Class::ALL))
-}
-
-fn reason() -> impl Strategy<Value = Option<Reason>> {
-    option::of("[A-Z][A-Z0-9_]{0,63}".prop_map(|code| Reason::new(code).unwrap()))
-}
-
-fn route() -> impl Strategy<Value = Option<Text>> {
-    option::of(vec("[a-z0-9._-]{1,40}", 1..=MAX_ROUTE_HOPS).prop_map(|hops| Text::from(hops.join(","))))
-}
-
-fn origin() -> impl Strategy<Value = Origin> {
-    (option::of("[a-zA-Z0-9._-]{1,249}"), option::of(0..=i32::MAX), option::of(0..=i64::MAX), time())
-        .prop_map(|(topic, partition, offset, timestamp)| Origin {
-            topic: topic.map(Text::from),
-            partition,
-            offset,
-            timestamp,
-        })
-}
-
-fn replay() -> impl Strategy<Value = Option<Replay>> {
-    let fields = (id(), text(MAX_ERROR_TYPE), text(MAX_ERROR_MESSAGE), 0..=MAX_ATTEMPT);
-    option::of(fields.prop_map(|(id, by, reason, death_count)| Replay { id, by, reason, death_count }))
-}
-
-prop_compose! {
-    fn trail()(
-        counters in (0..=MAX_ATTEMPT, option::of(1..=MAX_ATTEMPT), 0..=MAX_ATTEMPT, 0..=MAX_ATTEMPT, 0..=MAX_ATTEMPT),
-        times in (time(), time(), time(), time()),
-        spans in (span(), span()),
-        failure in (class(), reason(), option::of(100_u16..=999)),
-        texts in (text(MAX_ERROR_TYPE), text(MAX_ERROR_MESSAGE), text(MAX_RESPONSE), text(MAX_ERROR_MESSAGE), text(MAX_ERROR_TYPE)),
-        ids in (id(), id(), id(), id(), id()),
-        origin in origin(),
-        delay_route in route(),
-        replay in replay(),
-    ) -> Trail {
-        Trail {
-            attempt: counters.0,
-            max: counters.1,
-            process_after: times.0,
-            origin,
-            first_attempt_at: times.1,
-            first_failure_at: times.2,
-            last_failure_at: times.3,
-            error_type: texts.0,
-            error_message: texts.1,
-            class: failure.0,
-            reason: failure.1,
-            status: failure.2,
-            response: texts.2,
-            delay_route,
-            delay_counter: counters.2,
-            delay_reason: texts.3,
-            wait_id: ids.0,
-            entry_id: ids.1,
-            idempotency_key: ids.2,
-            calls_used: counters.3,
-            delay_total: spans.0,
-            held: spans.1,
-            handler_version: texts.4,
-            correlation_id: ids.3,
-            causation_id: ids.4,
-            mac_failures: counters.4,
-            replay,
-        }
-    }
-}
-
-fn spelling() -> impl Strategy<Value = Spelling> {
-    proptest::sample::select(Spelling::ALL)
-}
+use redrive_core::{Headers, Reason, Timestamp};
+use trails::{full, spelling, trail};
 
 const OTHER_NAMES: &[&str] = &[
     "x-app-retry-attempt",
@@ -198,115 +108,6 @@ proptest! {
         prop_assert_eq!(decoded.trail, trail.bounded());
     }
 
-    #[test]
-    fn a_signed_message_verifies_in_every_spelling(trail in trail(), spelling in spelling(), body in option::of(vec(any::<u8>(), 0..64)), secret: [u8; 32]) {
-        let ring = Keyring::new(Key::generate(secret));
-        let mut headers = Headers::new();
-        encode(&trail, &mut headers, spelling);
-        ring.sign(&trail, body.as_deref(), &mut headers);
-        let read = decode(&headers, spelling);
-        prop_assert_eq!(ring.verify(read.mac.as_deref(), &read.trail, body.as_deref()), MacCheck::Valid);
-        prop_assert_eq!(after_bad_mac(MacCheck::Valid, &read.trail), Trust::Trusted);
-    }
-
-    #[test]
-    fn a_changed_byte_in_a_covered_header_is_found(trail in trail(), which: prop::sample::Index, place: prop::sample::Index, change in 1..=255_u8) {
-        let ring = Keyring::new(Key::generate([9; 32]));
-        let mut headers = Headers::new();
-        encode(&trail, &mut headers, Spelling::Default);
-        ring.sign(&trail, Some(b"body"), &mut headers);
-        let covered: Vec<_> = COVERED.iter().filter(|field| headers.get(field.name()).is_some_and(|v| !v.is_empty())).collect();
-        let field = which.get(&covered);
-        let mut value = headers.get(field.name()).unwrap().to_vec();
-        let at = place.index(value.len());
-        value[at] ^= change;
-        headers.set(field.name(), value);
-        let read = decode(&headers, Spelling::Default);
-        // A change that a reader does not see, such as a leading zero, is none.
-        prop_assume!(read.trail != trail || **field == Field::Mac);
-        prop_assert_ne!(ring.verify(read.mac.as_deref(), &read.trail, Some(b"body")), MacCheck::Valid);
-    }
-
-    #[test]
-    fn a_changed_body_is_found(trail in trail(), body in vec(any::<u8>(), 1..200), place: prop::sample::Index, change in 1..=255_u8) {
-        let ring = Keyring::new(Key::generate([9; 32]));
-        let mut headers = Headers::new();
-        ring.sign(&trail, Some(&body), &mut headers);
-        let mac = headers.get("x-redrive-mac").map(|mac| &mac[..]);
-        let mut other = body.clone();
-        other[place.index(body.len())] ^= change;
-        prop_assert_eq!(ring.verify(mac, &trail, Some(&other)), MacCheck::Mismatch);
-        prop_assert_eq!(ring.verify(mac, &trail, None), MacCheck::Mismatch);
-        prop_assert_eq!(ring.verify(mac, &trail, Some(&body)), MacCheck::Valid);
-    }
-
-    #[test]
-    fn no_mac_and_no_key_text_panics(mac in vec(any::<u8>(), 0..80), key: String) {
-        let ring = Keyring::new(Key::generate([9; 32]));
-        prop_assert_ne!(ring.verify(Some(&mac), &Trail::default(), None), MacCheck::Valid);
-        let _ = key.parse::<Key>();
-        let _ = format!("k:{key}").parse::<Key>();
-    }
-}
-
-const COVERED: &[Field] = &[
-    Field::OriginalTopic,
-    Field::OriginalPartition,
-    Field::OriginalOffset,
-    Field::OriginalTimestamp,
-    Field::RetryAttempt,
-    Field::RetryMax,
-    Field::ProcessAfter,
-    Field::DelayRoute,
-    Field::FirstFailureTimestamp,
-    Field::CallsUsed,
-    Field::DelayTotal,
-    Field::Held,
-    Field::DelayCounter,
-    Field::EntryId,
-    Field::WaitId,
-    Field::MacFailures,
-    Field::Mac,
-];
-
-/// A trail with every field set, so that a test over fields misses none.
-fn full() -> Trail {
-    let at = |millis: i64| Some(Timestamp::from_millis(1_782_896_400_000 + millis));
-    let own = |text: &str| Some(Text::from(text));
-    Trail {
-        attempt: 3,
-        max: Some(8),
-        process_after: at(60_000),
-        origin: Origin { topic: own("orders"), partition: Some(3), offset: Some(42), timestamp: at(0) },
-        first_attempt_at: at(1),
-        first_failure_at: at(2),
-        last_failure_at: at(50_000),
-        error_type: own("java.net.SocketTimeoutException"),
-        error_message: own("timed out"),
-        class: Some(Class::Transient),
-        reason: Some(Reason::DOWNSTREAM_TIMEOUT),
-        status: Some(503),
-        response: own("{\"error\":\"busy\"}"),
-        delay_route: own("orders.retry.10s,orders.retry.1m"),
-        delay_counter: 2,
-        delay_reason: own("DOWNSTREAM_TIMEOUT"),
-        wait_id: own("w-1"),
-        entry_id: own("e-1"),
-        idempotency_key: own("orders/3/42"),
-        calls_used: 5,
-        delay_total: Duration::from_secs(70),
-        held: Duration::from_millis(1_500),
-        handler_version: own("order-worker:2.17.4"),
-        correlation_id: own("corr-214"),
-        causation_id: own("cmd-883"),
-        mac_failures: 1,
-        replay: Some(Replay {
-            id: own("replay-20260701-001"),
-            by: own("ops-user-123"),
-            reason: own("SCHEMA_HANDLER_FIXED"),
-            death_count: 6,
-        }),
-    }
 }
 
 fn shown(headers: &Headers) -> String {
@@ -345,7 +146,8 @@ fn writes_the_documents_other_spellings() {
         let mut headers = Headers::new();
         encode(&trail, &mut headers, spelling);
         headers.retain(|header| Field::of(header.name.as_str()).is_none());
-        shown_all += &format!("# {spelling}{}\n{}\n", if ended { ", ended" } else { "" }, shown(&headers));
+        let state = if ended { ", ended" } else { "" };
+        writeln!(shown_all, "# {spelling}{state}\n{}", shown(&headers)).unwrap();
     }
     insta::assert_snapshot!(shown_all);
 }
@@ -470,70 +272,4 @@ fn long_texts_are_cut_between_characters_and_ids_are_not() {
     assert_eq!(read.trail.entry_id, None);
     assert!(read.clamped.contains(Field::LastErrorMessage) && read.clamped.contains(Field::ApiResponse));
     assert!(read.ignored.contains(Field::EntryId));
-}
-
-#[test]
-fn each_covered_header_is_covered() {
-    let ring = Keyring::new(Key::generate([9; 32]));
-    let mut signed = Headers::new();
-    encode(&full(), &mut signed, Spelling::Default);
-    ring.sign(&full(), Some(b"body"), &mut signed);
-    for field in COVERED {
-        let mut changed = signed.clone();
-        let mut value = changed.get(field.name()).unwrap().to_vec();
-        value[0] ^= 1;
-        changed.set(field.name(), value);
-        let read = decode(&changed, Spelling::Default);
-        let check = ring.verify(read.mac.as_deref(), &read.trail, Some(b"body"));
-        assert_ne!(check, MacCheck::Valid, "{}", field.name());
-        changed.remove(field.name());
-        let read = decode(&changed, Spelling::Default);
-        let check = ring.verify(read.mac.as_deref(), &read.trail, Some(b"body"));
-        assert_ne!(check, MacCheck::Valid, "{}", field.name());
-    }
-}
-
-#[test]
-fn keys_rotate() {
-    let old = Key::new("old", &[1; 32]).unwrap();
-    let new: Key = Key::generate([2; 32]).to_secret_text().parse().unwrap();
-    let mut headers = Headers::new();
-    Keyring::new(old.clone()).sign(&full(), None, &mut headers);
-    let mac = headers.get("x-redrive-mac").map(|mac| &mac[..]);
-    let both = Keyring::from_keys([new.clone(), old.clone()]).unwrap();
-    assert_eq!(both.verify(mac, &full(), None), MacCheck::Valid);
-    assert_eq!(Keyring::new(new.clone()).verify(mac, &full(), None), MacCheck::UnknownKey);
-    // A key read from its text is the key that was generated.
-    let mut signed = Headers::new();
-    Keyring::new(Key::generate([2; 32])).sign(&full(), None, &mut signed);
-    let mac = signed.get("x-redrive-mac").map(|mac| &mac[..]);
-    assert_eq!(both.verify(mac, &full(), None), MacCheck::Valid);
-    assert_eq!(both.verify(Some(b"v2,old,AAAA"), &full(), None), MacCheck::Malformed);
-    assert!(Keyring::from_keys([old.clone(), old]).is_err());
-    assert!(Keyring::from_keys([]).is_err());
-    assert!(!format!("{new:?}").contains(new.to_secret_text().split_once(':').unwrap().1));
-}
-
-#[test]
-fn wrong_keys_say_what_was_expected() {
-    let message = |text: &str| text.parse::<Key>().unwrap_err().to_string();
-    insta::assert_snapshot!(message("secret"), @"a signing key is `<id>:<secret>`, and this text has no colon");
-    insta::assert_snapshot!(message("a b:c"), @"the secret of a signing key is 32 to 64 bytes in base64url without padding");
-    insta::assert_snapshot!(message(&format!("a b:{}", "A".repeat(43))), @"the id of a signing key is 1 to 32 of A-Z, a-z, 0-9, `_`, `-` and `.`");
-}
-
-#[test]
-fn a_second_bad_mac_parks() {
-    let claimed = Trail { mac_failures: 0, ..full() };
-    let Trust::Restart(first) = after_bad_mac(MacCheck::Mismatch, &claimed) else {
-        panic!("the first bad one starts over");
-    };
-    assert_eq!((first.attempt, first.calls_used, first.mac_failures), (0, 0, 1));
-    assert_eq!(first.idempotency_key, claimed.idempotency_key);
-    assert_eq!(first.entry_id, None);
-    assert_eq!(after_bad_mac(MacCheck::UnknownKey, &first), Trust::Park);
-    assert_eq!(after_bad_mac(MacCheck::Missing, &Trail::default()), Trust::Trusted);
-    let traced = Trail { correlation_id: Some("c".into()), ..Trail::default() };
-    assert_eq!(after_bad_mac(MacCheck::Missing, &traced), Trust::Trusted);
-    assert!(matches!(after_bad_mac(MacCheck::Malformed, &Trail::default()), Trust::Restart(_)));
 }
