@@ -5,24 +5,30 @@
 
 mod class;
 pub mod duration;
+mod facts;
 pub mod headers;
 mod message;
+mod pointer;
 mod random;
 mod reason;
 mod scan;
 mod schedule;
+mod redaction;
 mod text;
 mod text_error;
 mod time;
 
 pub use class::{Class, Exit, Handling, ParseNameError};
+pub use facts::{FactSource, FactSourceError, FactSources, Facts, MAX_FACT};
 pub use message::{Header, HeaderName, Headers, MAX_MESSAGE_ID, Message};
+pub use pointer::{Pointer, PointerError};
 pub use random::{Random, SplitMix64};
 pub use reason::{CATALOGUE, CatalogueEntry, Reason, ReasonError};
 pub use schedule::{
     Calendar, Date, Delays, Floor, Holidays, Jitter, Limits, Percent, Schedule, ScheduleBuilder,
     ScheduleError, WaitRange,
 };
+pub use redaction::Redaction;
 pub use text::Text;
 pub use text_error::TextError;
 pub use time::Timestamp;
