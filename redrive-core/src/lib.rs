@@ -14,6 +14,7 @@ mod reason;
 mod scan;
 mod schedule;
 mod redaction;
+mod retry_after;
 mod text;
 mod text_error;
 mod time;
@@ -29,6 +30,7 @@ pub use schedule::{
     ScheduleError, WaitRange,
 };
 pub use redaction::Redaction;
+pub use retry_after::{MAX_RETRY_AFTER, parse_retry_after};
 pub use text::Text;
 pub use text_error::TextError;
 pub use time::Timestamp;
