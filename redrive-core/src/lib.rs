@@ -5,6 +5,7 @@
 
 mod class;
 pub mod duration;
+mod envelope;
 mod facts;
 pub mod headers;
 mod message;
@@ -20,6 +21,7 @@ mod text_error;
 mod time;
 
 pub use class::{Class, Exit, Handling, ParseNameError};
+pub use envelope::{Envelope, EnvelopeError, MAX_ENVELOPE, MAX_ENVELOPE_HEADERS, Payload, RejectionEvent};
 pub use facts::{FactSource, FactSourceError, FactSources, Facts, MAX_FACT};
 pub use message::{Header, HeaderName, Headers, MAX_MESSAGE_ID, Message};
 pub use pointer::{Pointer, PointerError};
