@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::{ToSpan as _, tz::TimeZone};
 use proptest::prelude::*;
-use redrive_core::{Calendar, Timestamp};
+use redrive_core::{Calendar, Schedule, SplitMix64, Timestamp};
 
-use crate::generate::{calendar, now};
+use crate::generate::{calendar, limits, now};
 
 const HOLIDAYS: [&str; 3] = ["2026-04-06", "2026-12-25", "2028-02-29"];
 
@@ -39,6 +39,29 @@ proptest! {
         let calendar: Calendar =
             format!("mon-fri 09:15-17:00 {zone}, holidays {}", HOLIDAYS.join(" ")).parse().unwrap();
         prop_assert_eq!(calendar.next_opening(after), Some(model(zone, after)));
+    }
+
+    #[test]
+    fn the_bounds_of_a_calendar_hold_in_the_year_they_were_taken_from(
+        calendar in calendar(), times in 1..30_u32, limits in limits(), day in 0..150_i64, ms in 0..86_400_000_i64,
+    ) {
+        let schedule = Schedule::calendar(calendar).times(times).build().unwrap();
+        let start = Timestamp::from_millis(1_767_225_600_000 + day * 86_400_000 + ms);
+        let delays: Vec<_> = schedule.iter(start).collect();
+        prop_assert!(delays.iter().max() <= Some(&schedule.longest()));
+        prop_assert!(delays.iter().sum::<Duration>() <= schedule.total().unwrap());
+        let (mut now, mut sum) = (start, Duration::ZERO);
+        for step in 0..times {
+            let wait = schedule.sample(step, &limits, None, now, &mut SplitMix64::new(1)).unwrap();
+            // Past the year the gaps may differ by a change of summer time.
+            if now.since(start) > Duration::from_hours(150 * 24) {
+                return Ok(());
+            }
+            prop_assert!(wait <= schedule.longest_with(&limits), "{wait:?} at {now}");
+            now = now + wait;
+            sum += wait;
+        }
+        prop_assert!(Some(sum) <= schedule.total_with(&limits));
     }
 
     #[test]
