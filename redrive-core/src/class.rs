@@ -1,10 +1,5 @@
 //! The three small vocabularies of failure: what kind it is, how it is retried, where it ends.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
 /// A name that is not in a closed vocabulary, with the names that are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not a {what}; expected one of {expected}")]
@@ -25,7 +20,7 @@ macro_rules! vocabulary {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum $name {
             $( $(#[$vmeta])* #[serde(rename = $text $(, alias = $alias)*)] $variant ),+
@@ -41,19 +36,19 @@ macro_rules! vocabulary {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
 
-        impl FromStr for $name {
-            type Err = ParseNameError;
+        impl std::str::FromStr for $name {
+            type Err = $crate::ParseNameError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
                     $( $text $(| $alias)* => Ok(Self::$variant), )+
-                    _ => Err(ParseNameError {
+                    _ => Err($crate::ParseNameError {
                         what: $what,
                         found: text.chars().take(64).collect(),
                         expected: $expected,
@@ -63,6 +58,8 @@ macro_rules! vocabulary {
         }
     };
 }
+
+pub(crate) use vocabulary;
 
 vocabulary! {
     /// What kind of failure an attempt left behind.

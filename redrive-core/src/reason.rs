@@ -193,6 +193,7 @@ catalogue! {
     RESOURCE_EXHAUSTED, Transient, "memory, disk, connections or another resource ran out";
     TRY_AGAIN, Transient, "a command ended with the code for a temporary failure";
     HANDLER_VERDICT, Transient, "the handler itself asked for a retry";
+    RETRY_REQUESTED, Transient, "the error was wrapped in one that asks for a retry";
     OPTIMISTIC_LOCK_CONFLICT, Contention, "another writer was first";
     LOCKED, Contention, "a resource is locked by another";
     DEADLOCK, Contention, "a database chose this transaction as a deadlock's victim";
@@ -204,6 +205,7 @@ catalogue! {
     REQUEST_REFUSED, PermanentTechnical, "the handler refused the request as wrong";
     ENDPOINT_MISCONFIGURED, PermanentTechnical, "the endpoint is wrong or its credentials are, whatever the message";
     NOT_SUPPORTED, PermanentTechnical, "the handler does not support what was asked of it";
+    NOT_RETRYABLE, PermanentTechnical, "the error was wrapped in one that forbids a retry";
     CONSTRAINT_VIOLATION, PermanentTechnical, "a database constraint forbids the write";
     PERMISSION_DENIED, PermanentTechnical, "the handler lacks a right that it needs";
     DEADLINE_PASSED, PermanentBusiness, "the message's own deadline is over";

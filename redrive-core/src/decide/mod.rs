@@ -1,0 +1,378 @@
+//! The one place where it is decided what happens to a failed message.
+//!
+//! A decision is a value. Somebody else carries it out, so that it can be printed, tested, replayed and explained:
+//! the same arguments always give the same decision.
+
+mod because;
+mod explain;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use because::{Because, End, StepTaken, WaitBy};
+pub use explain::{Ending, Explained, Row, explain};
+
+use crate::classify::{By, Classification, Fault, Seen, Subject};
+use crate::policy::{IN_PLACE_SLOT, Policy};
+use crate::{Class, Exit, Failure, Handling, History, Jitter, Random, Reason, Schedule, Timestamp, Verdict};
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "action")]
+pub enum Action {
+    /// The message is done.
+    Ack,
+    /// Call the handler again in the same delivery.
+    RetryInPlace {
+        /// The wait before it.
+        #[serde(rename = "after_ms", serialize_with = "as_millis")]
+        after: Duration,
+    },
+    /// Hold the lane, the partition or the flow, then try again.
+    Block {
+        /// When to try again.
+        until: Timestamp,
+    },
+    /// Put it aside and try again later; others go on.
+    Delay {
+        /// When it is due.
+        until: Timestamp,
+    },
+    /// Give up.
+    DeadLetter,
+    /// Put it aside for a person.
+    Park,
+    /// Drop it on purpose, with an audit record.
+    Discard,
+    /// Acknowledge it and publish a rejection event.
+    Reject,
+    /// Wait for another message.
+    Follow {
+        /// The id of the message to wait for.
+        id: Arc<str>,
+    },
+    /// Give it back uncharged: the endpoint is at fault, and the breaker has to see it.
+    Return,
+}
+
+impl Action {
+    /// The action's name, as in logs and JSON.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::RetryInPlace { .. } => "retry_in_place",
+            Self::Block { .. } => "block",
+            Self::Delay { .. } => "delay",
+            Self::DeadLetter => "dead_letter",
+            Self::Park => "park",
+            Self::Discard => "discard",
+            Self::Reject => "reject",
+            Self::Follow { .. } => "follow",
+            Self::Return => "return",
+        }
+    }
+
+    /// Whether the handler will be called again without a person's doing.
+    pub const fn is_retry(&self) -> bool {
+        matches!(
+            self,
+            Self::RetryInPlace { .. }
+                | Self::Block { .. }
+                | Self::Delay { .. }
+                | Self::Follow { .. }
+                | Self::Return
+        )
+    }
+}
+
+impl From<Exit> for Action {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::DeadLetter => Self::DeadLetter,
+            Exit::Park => Self::Park,
+            Exit::Discard => Self::Discard,
+            Exit::Reject => Self::Reject,
+        }
+    }
+}
+
+fn as_millis<S: serde::Serializer>(wait: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What happens next to a message, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    /// What to do.
+    #[serde(flatten)]
+    pub action: Action,
+    /// The failure's class.
+    pub class: Class,
+    /// The failure's reason.
+    pub reason: Reason,
+    /// The rule, the budget or the verdict behind it.
+    pub because: Because,
+}
+
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} {}): {}", self.action.name(), self.class, self.reason, self.because)
+    }
+}
+
+/// Decides what happens to a message whose attempt has failed.
+///
+/// In this order: the handler's verdict, the classifier, the budgets, the next delay, the exit. The retry path does
+/// not allocate.
+///
+/// ```
+/// use redrive_core::classify::Subject;
+/// use redrive_core::{Action, Failure, History, Policy, SplitMix64, Timestamp, decide};
+///
+/// let policy = Policy::default();
+/// let failure = Failure::from_message("busy").with_status(503);
+/// let mut rng = SplitMix64::new(1);
+/// let now = Timestamp::from_millis(1_782_896_400_000);
+///
+/// let first = decide(&policy, &Subject::default(), &History::first(), &failure, now, &mut rng);
+/// assert!(matches!(first.action, Action::RetryInPlace { .. }));
+/// assert_eq!(first.because.to_string(), "rule `http-unavailable`; retry in place 1 of 1");
+///
+/// let tired = History { attempts: 6, delayed: 4, ..History::first() };
+/// let last = decide(&policy, &Subject::default(), &tired, &failure, now, &mut rng);
+/// assert_eq!(last.action, Action::DeadLetter);
+/// assert_eq!(last.because.to_string(), "rule `http-unavailable`; attempts spent: 6 of 6");
+/// ```
+pub fn decide<R: Random + ?Sized>(
+    policy: &Policy,
+    subject: &Subject<'_>,
+    history: &History,
+    failure: &Failure,
+    now: Timestamp,
+    rng: &mut R,
+) -> Decision {
+    let found = match failure.verdict() {
+        Some(verdict) => from_verdict(verdict, failure),
+        None => policy.classifier().classify(&Seen { subject, history, failure }),
+    };
+    match failure.verdict() {
+        Some(Verdict::Ack) => return conclude(Action::Ack, found, None),
+        Some(Verdict::Follow(id)) if spent(policy, &found, history).is_none() => {
+            return conclude(Action::Follow { id: Arc::clone(id) }, found, None);
+        }
+        Some(Verdict::Dead | Verdict::Park | Verdict::Discard | Verdict::Reject) => {
+            return leave(policy, found, End::Verdict);
+        }
+        _ => {}
+    }
+    if found.fault == Some(Fault::Endpoint) && !history.endpoint_proven {
+        return conclude(Action::Return, found, Some(End::EndpointUnproven));
+    }
+    if found.handling == Some(Handling::Never) || !policy.retries(&found) {
+        return leave(policy, found, End::NotRetried);
+    }
+    if let Some(end) = spent(policy, &found, history) {
+        return leave(policy, found, end);
+    }
+    let advice = match failure.verdict() {
+        Some(Verdict::RetryAfter(wait)) => Some(*wait),
+        _ => failure.retry_after(),
+    };
+    let advice = advice.map(|asked| Advice::new(policy, asked));
+    let Some(step) = next_step(policy, &found, history, advice) else {
+        return leave(policy, found, End::Schedule);
+    };
+    let (wait, wait_by) = next_wait(policy, &step, history, advice, now, rng);
+    if let Some(end) = out_of_time(policy, subject, history, wait, now) {
+        return leave(policy, found, end);
+    }
+    let action = match step.layer {
+        Handling::Never | Handling::InPlace => Action::RetryInPlace { after: wait },
+        Handling::Blocking => Action::Block { until: now + wait },
+        Handling::Delayed => Action::Delay { until: now + wait },
+    };
+    let taken = StepTaken { layer: step.layer, number: step.index.saturating_add(1), of: step.of };
+    let because = Because { by: found.by, step: Some(taken), wait_by: Some(wait_by), end: None };
+    Decision { action, class: found.class, reason: found.reason, because }
+}
+
+fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
+    let (class, exit) = match verdict {
+        Verdict::Ack => (Class::Unknown, None),
+        Verdict::Retry | Verdict::RetryAfter(_) => (Class::Transient, None),
+        Verdict::Follow(_) => (Class::Contention, None),
+        Verdict::Dead => (Class::PermanentTechnical, Some(Exit::DeadLetter)),
+        Verdict::Park => (Class::PermanentTechnical, Some(Exit::Park)),
+        Verdict::Discard => (Class::PermanentBusiness, Some(Exit::Discard)),
+        Verdict::Reject => (Class::PermanentBusiness, Some(Exit::Reject)),
+    };
+    let reason = match failure.reason() {
+        Some(reason) => reason.clone(),
+        None if matches!(verdict, Verdict::Follow(_)) => Reason::PREDECESSOR_PENDING,
+        None => Reason::HANDLER_VERDICT,
+    };
+    Classification { exit, by: By::Verdict(verdict.name()), ..Classification::new(class, reason) }
+}
+
+fn conclude(action: Action, found: Classification, end: Option<End>) -> Decision {
+    let because = Because { by: found.by, step: None, wait_by: None, end };
+    Decision { action, class: found.class, reason: found.reason, because }
+}
+
+/// Nothing is left to try: the exit of the rule, of the reason, of the class, or the default.
+fn leave(policy: &Policy, mut found: Classification, end: End) -> Decision {
+    if matches!(end, End::Deadline { .. }) && found.exit.is_none() {
+        found.reason = Reason::DEADLINE_PASSED;
+    }
+    let exit = found.exit.unwrap_or_else(|| policy.exit(found.class, &found.reason));
+    if exit == Exit::Reject && !policy.rejects {
+        return conclude(Action::Park, found, Some(End::NoRejectTarget));
+    }
+    conclude(exit.into(), found, Some(end))
+}
+
+/// The budgets that do not depend on the next wait.
+fn spent(policy: &Policy, found: &Classification, history: &History) -> Option<End> {
+    let budgets = policy.budgets();
+    // A handling of its own has its own schedule, which the steps of the other layers do not bound.
+    let attempts = if found.handling.is_some() { budgets.attempts } else { policy.attempts() };
+    let over = |used: u32, allowed: Option<u32>| allowed.filter(|allowed| used >= *allowed);
+    if let Some(allowed) = over(history.attempts, attempts) {
+        return Some(End::Attempts { made: history.attempts, allowed });
+    }
+    if let Some(allowed) = over(history.calls, budgets.calls) {
+        return Some(End::Calls { made: history.calls, allowed });
+    }
+    let cost = budgets.cost.as_ref().map(|cost| cost.calls);
+    over(history.cost, cost).map(|allowed| End::Cost { used: history.cost, allowed })
+}
+
+/// The budgets of time, with the wait that would come.
+fn out_of_time(
+    policy: &Policy,
+    subject: &Subject<'_>,
+    history: &History,
+    wait: Duration,
+    now: Timestamp,
+) -> Option<End> {
+    let budgets = policy.budgets();
+    let waited = history.waited.saturating_add(wait);
+    if let Some(allowed) = budgets.delay.filter(|allowed| waited > *allowed) {
+        return Some(End::Delay { would_be: waited, allowed });
+    }
+    let age = history.age(now).saturating_add(wait);
+    if let Some(allowed) = budgets.age.filter(|allowed| age > *allowed) {
+        return Some(End::Age { would_be: age, allowed });
+    }
+    subject.deadline.filter(|deadline| now + wait > *deadline).map(|deadline| End::Deadline { deadline })
+}
+
+/// What a handler asked for, and what the policy makes of it.
+#[derive(Debug, Clone, Copy)]
+struct Advice {
+    asked: Duration,
+    clamped: Duration,
+}
+
+impl Advice {
+    fn new(policy: &Policy, asked: Duration) -> Self {
+        let (min, max) = policy.retry_after();
+        Self { asked, clamped: asked.min(max).max(min) }
+    }
+}
+
+/// The step that comes next: which layer, and which of its steps.
+struct Step<'p> {
+    layer: Handling,
+    schedule: &'p Schedule,
+    index: u32,
+    of: Option<u32>,
+}
+
+impl Policy {
+    /// Whether anything at all would retry this.
+    fn retries(&self, found: &Classification) -> bool {
+        let layers = [Handling::InPlace, Handling::Blocking, Handling::Delayed];
+        found.handling.is_some()
+            || layers.into_iter().any(|layer| self.schedule(layer, found.class).is_some())
+    }
+}
+
+/// Finds the next step. Layers come one after the other, once per message: the calls that were not delayed steps
+/// were first the local ones, then the blocking ones.
+fn next_step<'p>(
+    policy: &'p Policy,
+    found: &Classification,
+    history: &History,
+    advice: Option<Advice>,
+) -> Option<Step<'p>> {
+    let in_hand = history.attempts.saturating_sub(1).saturating_sub(history.delayed);
+    let forced = |layer| {
+        let general = match layer {
+            Handling::Never | Handling::InPlace => &policy.forced.local,
+            Handling::Blocking => &policy.forced.blocking,
+            Handling::Delayed => &policy.forced.delayed,
+        };
+        policy.schedule(layer, found.class).or(general.as_ref())
+    };
+    let budgets = policy.budgets();
+    let step = |layer, schedule: &'p Schedule, index: u32| {
+        let limit = match layer {
+            Handling::InPlace => budgets.local_attempts.map(|calls| calls.saturating_sub(1)),
+            Handling::Delayed => budgets.broker_attempts,
+            Handling::Never | Handling::Blocking => None,
+        };
+        let of = match (schedule.len(), limit) {
+            (Some(len), Some(limit)) => Some(len.min(limit)),
+            (len, limit) => len.or(limit),
+        };
+        of.is_none_or(|of| index < of).then_some(Step { layer, schedule, index, of })
+    };
+    if let Some(layer) = found.handling {
+        let index = if layer == Handling::Delayed { history.delayed } else { in_hand };
+        return step(layer, forced(layer)?, index);
+    }
+    let of_class = |layer| policy.schedule(layer, found.class);
+    let delayed = || step(Handling::Delayed, of_class(Handling::Delayed)?, history.delayed);
+
+    let mut index = in_hand;
+    if let Some(schedule) = of_class(Handling::InPlace) {
+        if let Some(local) = step(Handling::InPlace, schedule, index) {
+            // A handler that says when to come back is not kept in hand for so long while there is another way.
+            let elsewhere = advice.filter(|advice| advice.clamped > IN_PLACE_SLOT).and_then(|_| delayed());
+            return elsewhere.or(Some(local));
+        }
+        let used = schedule.len().unwrap_or(u32::MAX);
+        let allowed = budgets.local_attempts.map_or(used, |calls| used.min(calls.saturating_sub(1)));
+        index = index.saturating_sub(allowed);
+    }
+    let blocking =
+        of_class(Handling::Blocking).and_then(|schedule| step(Handling::Blocking, schedule, index));
+    blocking.or_else(delayed)
+}
+
+/// The wait before the next attempt: what the handler asked for, within the clamp, else the schedule's.
+fn next_wait<R: Random + ?Sized>(
+    policy: &Policy,
+    step: &Step<'_>,
+    history: &History,
+    advice: Option<Advice>,
+    now: Timestamp,
+    rng: &mut R,
+) -> (Duration, WaitBy) {
+    let Some(Advice { asked, clamped }) = advice else {
+        let wait = step.schedule.sample(step.index, policy.limits(), history.last_wait, now, rng);
+        return (wait.unwrap_or_default(), WaitBy::Schedule);
+    };
+    // All that were refused together would come back together: spread them a little, never early.
+    let spread = match step.schedule.jitter() {
+        Jitter::None => Duration::ZERO,
+        _ => {
+            Duration::from_millis(rng.between(0, u64::try_from(clamped.as_millis() / 10).unwrap_or(u64::MAX)))
+        }
+    };
+    let wait = clamped.saturating_add(spread).min(policy.retry_after().1);
+    (wait, WaitBy::RetryAfter { asked, clamped })
+}

@@ -1,0 +1,382 @@
+//! `decide` from the outside: every branch, and what holds for all policies, histories and failures.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redrive_core::classify::Subject;
+use redrive_core::{
+    Action, Class, Decision, End, Failure, Handling, History, Policy, PolicySpec, Reason, SplitMix64,
+    Timestamp, Verdict, decide,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_782_896_400_000);
+
+fn policy(json: &str) -> Policy {
+    let spec: PolicySpec = serde_json::from_str(json).unwrap();
+    spec.build().unwrap()
+}
+
+fn decide_on(policy: &Policy, history: &History, failure: &Failure) -> Decision {
+    decide(policy, &Subject::default(), history, failure, NOW, &mut SplitMix64::new(7))
+}
+
+fn status(code: u16) -> Failure {
+    Failure::from_message("failed").with_status(code)
+}
+
+fn verdict(text: &str) -> Failure {
+    Failure::default().with_verdict(text.parse().unwrap())
+}
+
+/// What decide said in one line, without the waits.
+fn line(decision: &Decision) -> String {
+    let Decision { action, class, reason, because } = decision;
+    format!("{} {class} {reason}: {because}", action.name())
+}
+
+#[test]
+fn the_layers_come_one_after_the_other() {
+    let policy = policy(
+        r#"{ "local": "20ms x2", "blocking": { "CONTENTION": "200ms x2" }, "retry": "10s, 1m",
+             "exits": { "default": "dead_letter" } }"#,
+    );
+    let mut history = History::first();
+    let mut said = Vec::new();
+    loop {
+        let decision = decide_on(&policy, &history, &status(409));
+        said.push(line(&decision));
+        if !decision.action.is_retry() {
+            break;
+        }
+        history.attempts += 1;
+        history.delayed += u32::from(matches!(decision.action, Action::Delay { .. }));
+    }
+    insta::assert_snapshot!(said.join("\n"), @r"
+    retry_in_place CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; retry in place 1 of 2
+    retry_in_place CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; retry in place 2 of 2
+    block CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; blocking retry 1 of 2
+    block CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; blocking retry 2 of 2
+    delay CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; delayed retry 1 of 2
+    delay CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; delayed retry 2 of 2
+    dead_letter CONTENTION OPTIMISTIC_LOCK_CONFLICT: rule `http-conflict`; attempts spent: 7 of 7
+    ");
+}
+
+#[test]
+fn a_change_of_class_keeps_the_counters() {
+    let policy = policy(r#"{ "retry": { "TRANSIENT": "10s x5", "CONTENTION": "1s x2" } }"#);
+    let history = History { attempts: 4, delayed: 3, ..History::first() };
+    assert_eq!(
+        line(&decide_on(&policy, &history, &status(503))),
+        "delay TRANSIENT DOWNSTREAM_UNAVAILABLE: rule `http-unavailable`; delayed retry 4 of 5"
+    );
+    assert_eq!(
+        line(&decide_on(&policy, &history, &status(423))),
+        "dead_letter CONTENTION LOCKED: rule `http-locked`; the schedule is at its end"
+    );
+}
+
+/// One call for every way a decision can come out; the test fails when an action or an end has no way to it.
+#[test]
+fn every_branch_is_reached_from_outside() {
+    let ladder = Policy::default();
+    let first = History::first();
+    let budget = |json: &str| policy(&format!(r#"{{ "retry": "1h x9 jitter none", "budgets": {json} }}"#));
+    let tired = History {
+        attempts: 3,
+        delayed: 2,
+        calls: 9,
+        cost: 5,
+        waited: Duration::from_secs(7_200),
+        first_failure: Some(Timestamp::from_millis(NOW.as_millis() - 7_200_000)),
+        ..History::first()
+    };
+    let late = Subject { deadline: Some(NOW + Duration::from_secs(1)), ..Subject::default() };
+    let unproven = History { endpoint_proven: false, ..History::first() };
+    let rejecting = policy(r#"{ "exits": { "PERMANENT_BUSINESS": "reject", "default": "discard" } }"#);
+    let blocking = policy(r#"{ "blocking": "1s forever" }"#);
+
+    let mut rng = SplitMix64::new(1);
+    let decisions = [
+        decide_on(&ladder, &first, &verdict("ack")),
+        decide_on(&ladder, &first, &verdict("retry")),
+        decide_on(&ladder, &first, &verdict("retry-after=2m")),
+        decide_on(&ladder, &first, &verdict("park")),
+        decide_on(&ladder, &first, &verdict("dead")),
+        decide_on(&ladder, &first, &verdict("discard")),
+        decide_on(&ladder, &first, &verdict("reject")),
+        decide_on(&ladder.clone().with_reject_target(), &first, &verdict("reject")),
+        decide_on(&ladder, &first, &verdict("follow=order-17")),
+        decide_on(&ladder, &History { attempts: 6, ..History::first() }, &verdict("retry")),
+        decide_on(&ladder, &History { attempts: 6, ..History::first() }, &verdict("follow=order-17")),
+        decide_on(&ladder, &first, &status(400)),
+        decide_on(&ladder, &first, &status(401)),
+        decide_on(&ladder, &unproven, &status(401)),
+        decide_on(&ladder, &first, &status(503).with_retry_after(Duration::from_secs(30))),
+        decide_on(&ladder, &first, &status(503).with_retry_after(Duration::from_secs(86_400))),
+        decide_on(&blocking, &first, &status(503)),
+        decide_on(&budget(r#"{ "attempts": 3 }"#), &tired, &status(503)),
+        decide_on(&budget(r#"{ "calls": 9 }"#), &tired, &status(503)),
+        decide_on(
+            &budget(r#"{ "cost": { "per": "json:/order/id", "calls": 5, "window": "24h" } }"#),
+            &tired,
+            &status(503),
+        ),
+        decide_on(&budget(r#"{ "age": "2h30m" }"#), &tired, &status(503)),
+        decide_on(&budget(r#"{ "delay": "2h30m" }"#), &tired, &status(503)),
+        decide_on(&budget(r#"{ "broker_attempts": 2 }"#), &tired, &status(503)),
+        decide(&ladder, &late, &History { attempts: 2, ..History::first() }, &status(503), NOW, &mut rng),
+        decide_on(&rejecting, &History { attempts: 6, delayed: 4, ..History::first() }, &status(503)),
+    ];
+    let said: Vec<_> = decisions.iter().map(line).collect();
+    insta::assert_snapshot!(said.join("\n"));
+
+    let actions: BTreeSet<_> = decisions.iter().map(|decision| decision.action.name()).collect();
+    assert_eq!(
+        actions.into_iter().collect::<Vec<_>>(),
+        [
+            "ack",
+            "block",
+            "dead_letter",
+            "delay",
+            "discard",
+            "follow",
+            "park",
+            "reject",
+            "retry_in_place",
+            "return"
+        ]
+    );
+    let ends: BTreeSet<_> =
+        decisions.iter().filter_map(|decision| decision.because.end).map(|end| end_name(&end)).collect();
+    assert_eq!(ends.len(), 11);
+}
+
+/// Exhaustive on purpose: a new end has to be given a way to it above.
+fn end_name(end: &End) -> &'static str {
+    match end {
+        End::Verdict => "verdict",
+        End::NotRetried => "not retried",
+        End::Schedule => "schedule",
+        End::Attempts { .. } => "attempts",
+        End::Calls { .. } => "calls",
+        End::Cost { .. } => "cost",
+        End::Age { .. } => "age",
+        End::Delay { .. } => "delay",
+        End::Deadline { .. } => "deadline",
+        End::NoRejectTarget => "no reject target",
+        End::EndpointUnproven => "endpoint unproven",
+    }
+}
+
+#[test]
+fn what_redrive_held_back_is_no_age() {
+    let policy = policy(r#"{ "retry": "1m x9", "budgets": { "age": "1h" } }"#);
+    let first_failure = Some(Timestamp::from_millis(NOW.as_millis() - 10 * 3_600_000));
+    let held = History {
+        attempts: 2,
+        delayed: 1,
+        first_failure,
+        held: Duration::from_secs(10 * 3_600 - 60),
+        ..History::first()
+    };
+    assert!(matches!(decide_on(&policy, &held, &status(503)).action, Action::Delay { .. }));
+    let not_held = History { held: Duration::ZERO, ..held };
+    assert_eq!(decide_on(&policy, &not_held, &status(503)).action, Action::DeadLetter);
+}
+
+#[test]
+fn a_decision_as_json() {
+    let decision = decide_on(
+        &Policy::default(),
+        &History::first(),
+        &status(429).with_retry_after(Duration::from_secs(30)),
+    );
+    insta::assert_snapshot!(serde_json::to_string_pretty(&decision).unwrap());
+}
+
+#[test]
+fn a_handling_uses_its_layer_alone() {
+    let policy = policy(
+        r#"{ "local": "20ms x2", "retry": "10s x5",
+             "rules": [ { "name": "deadlock", "when": { "sqlstate": "40P01" }, "class": "CONTENTION", "reason": "DEADLOCK", "handling": "in_place" },
+                        { "name": "outage", "when": { "status": 503 }, "class": "TRANSIENT", "handling": "blocking" } ] }"#,
+    );
+    let deadlock = Failure::from_message("deadlock detected").with_sqlstate("40P01".parse().unwrap());
+    let spent = History { attempts: 3, ..History::first() };
+    assert!(matches!(decide_on(&policy, &History::first(), &deadlock).action, Action::RetryInPlace { .. }));
+    assert_eq!(
+        line(&decide_on(&policy, &spent, &deadlock)),
+        "dead_letter CONTENTION DEADLOCK: rule `deadlock`; the schedule is at its end"
+    );
+    // No blocking schedule is written, so the default one holds; the steps of other layers do not bound it.
+    let outage = decide_on(&policy, &History { attempts: 100, ..History::first() }, &status(503));
+    assert_eq!(line(&outage), "block TRANSIENT TRANSIENT: rule `outage`; blocking retry 100 of 120");
+}
+
+fn schedules() -> impl Strategy<Value = String> {
+    let step = prop_oneof![
+        (1_u32..100_000, 1_u32..5).prop_map(|(ms, times)| format!("{ms}ms x{times}")),
+        (1_u32..5_000, 1_u32..4, 1_u32..6).prop_map(|(ms, factor, times)| {
+            format!("exponential({ms}ms, factor {factor}, max {}ms, times {times})", ms * 20)
+        }),
+    ];
+    let jitter = prop_oneof![
+        Just(""),
+        Just(" jitter full"),
+        Just(" jitter equal"),
+        Just(" jitter 10%"),
+        Just(" jitter +33%"),
+        Just(" jitter decorrelated"),
+    ];
+    (prop::collection::vec(step, 1..4), jitter)
+        .prop_map(|(steps, jitter)| format!("{}{jitter}", steps.join(", ")))
+}
+
+fn specs() -> impl Strategy<Value = PolicySpec> {
+    let layer = || prop::option::of(schedules());
+    let forever = (layer(), any::<bool>(), prop::option::of(1_u32..40));
+    (layer(), layer(), forever, prop::option::of(1_u64..100_000), prop::option::of(1_u64..1_000_000), prop::option::of(1_u32..20))
+        .prop_filter_map("a policy that builds", |(local, blocking, (retry, forever, attempts), age, delay, calls)| {
+            let retry = match (retry, forever) {
+                (Some(retry), true) if !retry.contains("jitter") => Some(format!("{retry}, 1s forever")),
+                (retry, _) => retry,
+            };
+            let spec = serde_json::json!({
+                "local": local.unwrap_or_else(|| "0s".into()),
+                "blocking": blocking.unwrap_or_else(|| "0s".into()),
+                "retry": retry.unwrap_or_else(|| "0s".into()),
+                "budgets": { "attempts": attempts, "age": age.map(|ms| format!("{ms}ms")), "delay": delay.map(|ms| format!("{ms}ms")), "calls": calls },
+            });
+            let spec: PolicySpec = serde_json::from_value(spec).ok()?;
+            spec.build().is_ok().then_some(spec)
+        })
+}
+
+fn failures() -> impl Strategy<Value = Failure> {
+    let verdicts = prop::option::weighted(
+        0.3,
+        prop_oneof![
+            Just(Verdict::Retry),
+            any::<u32>().prop_map(|ms| Verdict::RetryAfter(Duration::from_millis(ms.into()))),
+            Just(Verdict::Park),
+            Just(Verdict::Ack)
+        ],
+    );
+    (
+        prop::option::of(any::<u16>()),
+        prop::option::of(any::<i32>()),
+        any::<String>(),
+        prop::option::of(any::<u64>()),
+        verdicts,
+    )
+        .prop_map(|(status, exit, text, retry_after, verdict)| {
+            let mut failure = Failure::from_message(text.clone()).with_body(text);
+            if let Some(status) = status {
+                failure = failure.with_status(status);
+            }
+            if let Some(exit) = exit {
+                failure = failure.with_exit_code(exit);
+            }
+            if let Some(ms) = retry_after {
+                failure = failure.with_retry_after(Duration::from_millis(ms));
+            }
+            if let Some(verdict) = verdict {
+                failure = failure.with_verdict(verdict);
+            }
+            failure
+        })
+}
+
+fn histories() -> impl Strategy<Value = History> {
+    (any::<[u32; 5]>(), any::<[u64; 3]>(), prop::option::of(any::<i64>()), any::<bool>()).prop_map(
+        |([attempts, delayed, calls, cost, crashes], [waited, held, last], first, endpoint_proven)| History {
+            attempts,
+            delayed,
+            calls,
+            cost,
+            crashes,
+            endpoint_proven,
+            waited: Duration::from_millis(waited),
+            held: Duration::from_millis(held),
+            last_wait: Some(Duration::from_millis(last)),
+            first_failure: first.map(Timestamp::from_millis),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn it_is_total_and_equal_inputs_give_equal_decisions(
+        spec in specs(), history in histories(), failure in failures(), now in any::<i64>(), seed in any::<u64>(),
+    ) {
+        let policy = spec.build().unwrap();
+        let now = Timestamp::from_millis(now);
+        let decide = || decide(&policy, &Subject::default(), &history, &failure, now, &mut SplitMix64::new(seed));
+        let decision = decide();
+        prop_assert_eq!(&decision, &decide());
+        prop_assert!(!decision.to_string().is_empty());
+    }
+
+    /// A message that fails for ever, with a class and an advice that change each time, comes to an end within
+    /// every budget, and no budget ever grows.
+    #[test]
+    fn every_policy_ends_within_its_budgets(
+        spec in specs(), statuses in prop::collection::vec(prop_oneof![Just(503_u16), Just(409), Just(999)], 1..8),
+        advice in prop::option::of(0_u64..100_000), seed in any::<u64>(),
+    ) {
+        let policy = spec.build().unwrap();
+        let mut rng = SplitMix64::new(seed);
+        let mut history = History::first();
+        let mut now = NOW;
+        history.first_failure = Some(now);
+        for round in 0_usize.. {
+            prop_assert!(round < 200_000, "it goes on and on");
+            let mut failure = status(statuses[round % statuses.len()]);
+            if let Some(ms) = advice && round % 3 == 0 {
+                failure = failure.with_retry_after(Duration::from_millis(ms));
+            }
+            let decision = decide(&policy, &Subject::default(), &history, &failure, now, &mut rng);
+            let wait = match decision.action {
+                Action::RetryInPlace { after } => after,
+                Action::Block { until } | Action::Delay { until } => until.since(now),
+                _ => break,
+            };
+            now = now + wait;
+            history.attempts += 1;
+            history.calls += 1;
+            history.delayed += u32::from(matches!(decision.action, Action::Delay { .. }));
+            history.waited += wait;
+            history.last_wait = Some(wait);
+            let budgets = policy.budgets();
+            prop_assert!(policy.attempts().is_none_or(|allowed| history.attempts <= allowed));
+            prop_assert!(budgets.calls.is_none_or(|allowed| history.calls <= allowed));
+            prop_assert!(budgets.age.is_none_or(|allowed| history.age(now) <= allowed + Duration::from_millis(1)));
+            prop_assert!(budgets.delay.is_none_or(|allowed| history.waited <= allowed + Duration::from_millis(1) * history.attempts));
+        }
+    }
+
+    #[test]
+    fn a_permanent_failure_is_never_retried_by_a_general_schedule(spec in specs(), seed in any::<u64>()) {
+        let policy = spec.build().unwrap();
+        let decision = decide(&policy, &Subject::default(), &History::first(), &status(422), NOW, &mut SplitMix64::new(seed));
+        prop_assert_eq!(decision.action, Action::Park);
+        prop_assert_eq!(decision.class, Class::PermanentTechnical);
+    }
+
+    #[test]
+    fn a_verdict_parses_and_prints_or_is_refused(text in any::<String>()) {
+        if let Ok(verdict) = text.parse::<Verdict>() {
+            prop_assert_eq!(verdict.to_string().parse(), Ok(verdict));
+        }
+    }
+}
+
+#[test]
+fn handlings_have_their_short_names() {
+    let short: Vec<Handling> =
+        ["NRE", "SLE", "SBE", "SNBE"].iter().map(|name| name.parse().unwrap()).collect();
+    assert_eq!(short, Handling::ALL);
+    assert_eq!(Reason::new("HANDLER_VERDICT").unwrap(), Reason::HANDLER_VERDICT);
+}
