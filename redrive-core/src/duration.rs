@@ -7,8 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use crate::TextError;
 use crate::scan::{Decimal, Scanner};
 
@@ -229,30 +227,4 @@ fn fraction(f: &mut fmt::Formatter<'_>, whole: u64, part: u32, digits: usize, un
     f.write_str(unit)
 }
 
-impl Serialize for Period {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Period {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Period".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "format": "duration-text",
-            "description": "a duration with its unit, such as 10s, 1m30s or PT2H; at most 366d"
-        })
-    }
-}
+as_text!(Period, "duration-text", "a duration with its unit, such as 10s, 1m30s or PT2H; at most 366d");

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::{MAX_FACT, header};
 use crate::pointer::{self, Pointer, PointerError};
 use crate::{Headers, Text};
@@ -114,32 +112,11 @@ impl fmt::Display for FactSource {
     }
 }
 
-impl Serialize for FactSource {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for FactSource {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for FactSource {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "FactSource".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "pattern": "^(header:.+|json:/.*|text:.+|[^:/$][^:]*)$",
-            "description": "where a fact is found: `header:NAME`, `json:/pointer`, or the fact itself"
-        })
-    }
-}
+as_text!(
+    FactSource,
+    "fact-source",
+    "where a fact is found: `header:NAME`, `json:/pointer`, or the fact itself"
+);
 
 #[cfg(test)]
 mod tests {
