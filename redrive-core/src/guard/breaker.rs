@@ -1,0 +1,520 @@
+//! Stops calling an endpoint that does not answer, and finds out when it is back.
+//!
+//! Without one, an outage turns every message into a string of failed attempts, and expired credentials park a
+//! whole topic. The breaker holds the flow instead. It counts what the endpoint did, never what a message caused:
+//! a thousand poison messages in a row leave it closed.
+
+use std::fmt;
+use std::ops::{AddAssign, SubAssign};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::probes::{Probes, Verdict};
+use super::window::{Buckets, Last};
+use super::{GuardError, nanos};
+
+/// Over which calls the breaker takes its shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// The calls of the last so much time. It moves in thirtieths.
+    Time(Duration),
+    /// The last so many calls, 1 to 100,000.
+    Count(u32),
+}
+
+/// The settings of a [`Breaker`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct BreakerConfig {
+    /// The share of failed calls at which it opens; above 0, at most 1. Default: 0.5.
+    pub failure_share: f64,
+    /// The calls that the window must hold before a share says anything. Default: 20.
+    pub min_calls: u32,
+    /// The calls that are looked at. Default: those of the last 30 s.
+    pub window: Window,
+    /// How long it stays open before it probes, and how long a probe may keep its place. Default: 10 s.
+    pub open: Duration,
+    /// How many probes decide whether the endpoint is back, 1 to 64. They are judged by the same shares as the
+    /// window, and as soon as those still to come cannot change the verdict. Default: 3.
+    pub half_open_probes: u32,
+    /// A call that took longer than this is slow; `None` when slowness does not matter. Default: `None`.
+    pub slow_call: Option<Duration>,
+    /// The share of slow calls at which it opens; above 0, at most 1. Default: 0.5.
+    pub slow_share: f64,
+    /// So many failures of the endpoint in a row open it whatever the shares and `min_calls`; 0 for never.
+    /// Default: 5.
+    pub consecutive: u32,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self {
+            failure_share: 0.5,
+            min_calls: 20,
+            window: Window::Time(Duration::from_secs(30)),
+            open: Duration::from_secs(10),
+            half_open_probes: 3,
+            slow_call: None,
+            slow_share: 0.5,
+            consecutive: 5,
+        }
+    }
+}
+
+const BUCKETS: usize = 30;
+const LARGEST_COUNT: u32 = 100_000;
+const MOST_PROBES: u32 = 64;
+
+impl BreakerConfig {
+    fn check(&self) -> Result<(), GuardError> {
+        let is_share = |share: f64| share > 0.0 && share <= 1.0;
+        let help = "write a share above 0 and at most 1, such as 0.5";
+        if !is_share(self.failure_share) {
+            return Err(GuardError::new("failure_share", self.failure_share, help));
+        }
+        if !is_share(self.slow_share) {
+            return Err(GuardError::new("slow_share", self.slow_share, help));
+        }
+        if self.min_calls == 0 {
+            return Err(GuardError::new("min_calls", 0, "write at least 1"));
+        }
+        match self.window {
+            Window::Time(time) if time.is_zero() => {
+                return Err(GuardError::new("window", "0", "write a time such as 30s, or a number of calls"));
+            }
+            Window::Count(calls) if !(1..=LARGEST_COUNT).contains(&calls) => {
+                return Err(GuardError::new(
+                    "window",
+                    calls,
+                    "write 1 to 100000 calls, or a time such as 30s",
+                ));
+            }
+            Window::Count(calls) if calls < self.min_calls => {
+                return Err(GuardError::new(
+                    "min_calls",
+                    self.min_calls,
+                    "write at most the window's number of calls, or no share could ever open the breaker",
+                ));
+            }
+            Window::Time(_) | Window::Count(_) => {}
+        }
+        if self.open.is_zero() {
+            return Err(GuardError::new("open", "0", "write a time such as 10s, or there would be no pause"));
+        }
+        if !(1..=MOST_PROBES).contains(&self.half_open_probes) {
+            return Err(GuardError::new("half_open_probes", self.half_open_probes, "write 1 to 64"));
+        }
+        Ok(())
+    }
+}
+
+/// What a call showed about the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It did what was asked.
+    Success,
+    /// The endpoint is at fault: no answer, an error of its own, wrong credentials.
+    Failure,
+    /// The message is at fault. Never counted, so it cannot open a breaker, nor break a row of failures. As a
+    /// probe it counts for the endpoint, which has answered.
+    Ignored,
+}
+
+/// The right to make one call. Give it back with [`Breaker::record`], once.
+///
+/// It remembers the state it was given in, so a result that arrives after the breaker has changed its mind does
+/// not change it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Permit {
+    generation: u32,
+    probe: u32,
+    place: u8,
+}
+
+/// Whether a call may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Admission {
+    /// Yes.
+    Allowed(Permit),
+    /// Yes, as one of the few that find out whether the endpoint is back.
+    Probe(Permit),
+    /// No.
+    Refused {
+        /// When to ask again; `None` while a person holds the breaker open.
+        retry_at: Option<Duration>,
+    },
+}
+
+impl Admission {
+    /// The permit, when the call may be made.
+    pub const fn permit(self) -> Option<Permit> {
+        match self {
+            Self::Allowed(permit) | Self::Probe(permit) => Some(permit),
+            Self::Refused { .. } => None,
+        }
+    }
+}
+
+/// The three states of a breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// Nothing passes.
+    Open,
+    /// A few probes pass.
+    HalfOpen,
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        })
+    }
+}
+
+/// Why a breaker last opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TripCause {
+    /// Too many failures in a row.
+    Consecutive,
+    /// Too large a share of the window's calls failed.
+    FailureShare,
+    /// Too large a share of the window's calls was slow.
+    SlowShare,
+    /// The probes failed or were slow.
+    Probes,
+    /// A person opened it.
+    Forced,
+}
+
+/// What a breaker shows of itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BreakerSnapshot {
+    /// The state.
+    pub state: BreakerState,
+    /// Whether a person holds it in that state.
+    pub forced: bool,
+    /// The window's calls, message-caused failures left out.
+    pub calls: u64,
+    /// Those that failed.
+    pub failures: u64,
+    /// Those that were slow.
+    pub slow: u64,
+    /// The endpoint's failures since its last success.
+    pub failures_in_a_row: u32,
+    /// How often it has opened.
+    pub trips: u64,
+    /// Why it opened last.
+    pub cause: Option<TripCause>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Calls {
+    all: u64,
+    failed: u64,
+    slow: u64,
+}
+
+impl AddAssign for Calls {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.failed += other.failed;
+        self.slow += other.slow;
+    }
+}
+
+impl SubAssign for Calls {
+    fn sub_assign(&mut self, other: Self) {
+        self.all -= other.all;
+        self.failed -= other.failed;
+        self.slow -= other.slow;
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Counted {
+    Time(Buckets<Calls>),
+    Count(Last<Calls>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    Open { until: Duration },
+    HalfOpen,
+    ForcedOpen,
+    ForcedClosed,
+}
+
+/// A circuit breaker: closed, open, half-open with a bounded number of probes.
+///
+/// ```
+/// use std::time::Duration;
+/// use redrive_core::guard::{Admission, Breaker, BreakerConfig, BreakerState, Outcome};
+///
+/// let mut breaker = Breaker::new(BreakerConfig::default())?;
+/// let now = Duration::from_secs(1);
+/// for _ in 0..5 {
+///     let permit = breaker.admit(now).permit().expect("it is closed");
+///     breaker.record(now, permit, Outcome::Failure, Duration::from_millis(20));
+/// }
+/// assert_eq!(breaker.admit(now), Admission::Refused { retry_at: Some(Duration::from_secs(11)) });
+///
+/// let later = Duration::from_secs(11); // two of three probes are enough
+/// for _ in 0..2 {
+///     let probe = breaker.admit(later).permit().expect("it probes");
+///     breaker.record(later, probe, Outcome::Success, Duration::from_millis(20));
+/// }
+/// assert_eq!(breaker.state(later), BreakerState::Closed);
+/// # Ok::<(), redrive_core::guard::GuardError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Breaker {
+    config: BreakerConfig,
+    phase: Phase,
+    /// Moves with every change of phase, so that older permits are known as such.
+    generation: u32,
+    counted: Counted,
+    probes: Probes,
+    in_a_row: u32,
+    last_success: Option<Duration>,
+    calls_since_success: u64,
+    trips: u64,
+    cause: Option<TripCause>,
+    latest: Duration,
+}
+
+impl Breaker {
+    /// A closed breaker, or what is wrong with its settings.
+    pub fn new(config: BreakerConfig) -> Result<Self, GuardError> {
+        config.check()?;
+        let counted = match config.window {
+            Window::Time(time) => Counted::Time(Buckets::new(nanos(time), BUCKETS)),
+            Window::Count(calls) => Counted::Count(Last::new(calls as usize)),
+        };
+        let slow_share = config.slow_call.map(|_| config.slow_share);
+        Ok(Self {
+            probes: Probes::new(config.half_open_probes, config.failure_share, slow_share),
+            config,
+            phase: Phase::Closed,
+            generation: 0,
+            counted,
+            in_a_row: 0,
+            last_success: None,
+            calls_since_success: 0,
+            trips: 0,
+            cause: None,
+            latest: Duration::ZERO,
+        })
+    }
+
+    fn tick(&mut self, now: Duration) -> Duration {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Asks whether a call may be made now.
+    pub fn admit(&mut self, now: Duration) -> Admission {
+        let now = self.tick(now);
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => {
+                return Admission::Allowed(Permit { generation: self.generation, probe: 0, place: u8::MAX });
+            }
+            Phase::ForcedOpen => return Admission::Refused { retry_at: None },
+            Phase::Open { until } if now < until => return Admission::Refused { retry_at: Some(until) },
+            Phase::Open { .. } => self.half_open(),
+            Phase::HalfOpen => {}
+        }
+        match self.probes.take(now, now.saturating_add(self.config.open)) {
+            Ok((place, probe)) => Admission::Probe(Permit { generation: self.generation, probe, place }),
+            Err(free_at) => Admission::Refused { retry_at: Some(free_at) },
+        }
+    }
+
+    /// Reports how a call ended and how long it took; tells the new state when that changed it.
+    pub fn record(
+        &mut self,
+        now: Duration,
+        permit: Permit,
+        outcome: Outcome,
+        took: Duration,
+    ) -> Option<BreakerState> {
+        let now = self.tick(now);
+        // A success is a fact about the endpoint, whatever has become of the permit.
+        match outcome {
+            Outcome::Success => (self.last_success, self.calls_since_success) = (Some(now), 0),
+            Outcome::Failure => self.calls_since_success = self.calls_since_success.saturating_add(1),
+            Outcome::Ignored => {}
+        }
+        if permit.generation != self.generation {
+            return None;
+        }
+        let failed = outcome == Outcome::Failure;
+        let slow = outcome != Outcome::Ignored && self.config.slow_call.is_some_and(|limit| took > limit);
+        match self.phase {
+            Phase::HalfOpen => match self.probes.report(permit.place, permit.probe, failed, slow) {
+                Verdict::Undecided => None,
+                Verdict::Back => Some(self.close()),
+                Verdict::StillDown => Some(self.trip(now, TripCause::Probes)),
+            },
+            Phase::Closed | Phase::ForcedClosed if outcome != Outcome::Ignored => {
+                let cause = self.count(now, failed, slow)?;
+                (self.phase == Phase::Closed).then(|| self.trip(now, cause))
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts a call and says what would open the breaker now.
+    fn count(&mut self, now: Duration, failed: bool, slow: bool) -> Option<TripCause> {
+        let call = Calls { all: 1, failed: u64::from(failed), slow: u64::from(slow) };
+        let calls = match &mut self.counted {
+            Counted::Time(buckets) => {
+                buckets.advance(nanos(now));
+                buckets.add(call);
+                buckets.total()
+            }
+            Counted::Count(last) => {
+                last.add(call);
+                last.total()
+            }
+        };
+        self.in_a_row = if failed { self.in_a_row.saturating_add(1) } else { 0 };
+        if self.config.consecutive > 0 && self.in_a_row >= self.config.consecutive {
+            return Some(TripCause::Consecutive);
+        }
+        if calls.all < u64::from(self.config.min_calls) {
+            return None;
+        }
+        if calls.failed as f64 >= self.config.failure_share * calls.all as f64 {
+            return Some(TripCause::FailureShare);
+        }
+        (self.config.slow_call.is_some() && calls.slow as f64 >= self.config.slow_share * calls.all as f64)
+            .then_some(TripCause::SlowShare)
+    }
+
+    fn trip(&mut self, now: Duration, cause: TripCause) -> BreakerState {
+        self.enter(Phase::Open { until: now.saturating_add(self.config.open) });
+        self.trips += 1;
+        self.cause = Some(cause);
+        BreakerState::Open
+    }
+
+    fn half_open(&mut self) {
+        self.enter(Phase::HalfOpen);
+        self.probes.reset();
+    }
+
+    fn close(&mut self) -> BreakerState {
+        self.enter(Phase::Closed);
+        self.forget();
+        BreakerState::Closed
+    }
+
+    /// Empties the window: what was counted before says nothing about the endpoint now.
+    fn forget(&mut self) {
+        self.in_a_row = 0;
+        match &mut self.counted {
+            Counted::Time(buckets) => buckets.clear(),
+            Counted::Count(last) => last.clear(),
+        }
+    }
+
+    /// Holds it open, by a person's order, until [`force_close`](Self::force_close) or [`auto`](Self::auto).
+    pub fn force_open(&mut self) {
+        if self.phase != Phase::ForcedOpen {
+            self.enter(Phase::ForcedOpen);
+            self.trips += 1;
+            self.cause = Some(TripCause::Forced);
+        }
+    }
+
+    /// Holds it closed, by a person's order: everything passes and is counted, nothing opens it.
+    pub fn force_close(&mut self) {
+        if self.phase != Phase::ForcedClosed {
+            self.enter(Phase::ForcedClosed);
+            self.forget();
+        }
+    }
+
+    /// Takes a person's order back. One that was held open begins with probes, one that was held closed begins
+    /// with an empty window; without an order nothing changes.
+    pub fn auto(&mut self) {
+        match self.phase {
+            Phase::ForcedOpen => self.half_open(),
+            Phase::ForcedClosed => {
+                self.close();
+            }
+            Phase::Closed | Phase::Open { .. } | Phase::HalfOpen => {}
+        }
+    }
+
+    /// The state at `now`.
+    pub fn state(&self, now: Duration) -> BreakerState {
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => BreakerState::Closed,
+            Phase::ForcedOpen => BreakerState::Open,
+            Phase::Open { until } if now.max(self.latest) < until => BreakerState::Open,
+            Phase::Open { .. } | Phase::HalfOpen => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Whether a call has succeeded in the window that ends at `now`, also across changes of state.
+    ///
+    /// While none has, an answer such as 404 or 401 speaks about the endpoint and not about the message.
+    pub fn succeeded_in_window(&self, now: Duration) -> bool {
+        self.last_success.is_some_and(|at| match self.config.window {
+            Window::Time(time) => now.max(self.latest).saturating_sub(at) < time,
+            Window::Count(calls) => self.calls_since_success < u64::from(calls),
+        })
+    }
+
+    /// When a call may be made: `now`, a later time, or `None` while a person holds it open.
+    pub fn next_at(&self, now: Duration) -> Option<Duration> {
+        let now = now.max(self.latest);
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => Some(now),
+            Phase::ForcedOpen => None,
+            Phase::Open { until } => Some(until.max(now)),
+            Phase::HalfOpen => Some(self.probes.next_at(now)),
+        }
+    }
+
+    /// What it shows of itself at `now`. While open, the window still shows what had opened it as long as that is
+    /// recent enough.
+    pub fn snapshot(&self, now: Duration) -> BreakerSnapshot {
+        let calls = match &self.counted {
+            Counted::Time(buckets) => buckets.total_at(nanos(now)),
+            Counted::Count(last) => last.total(),
+        };
+        BreakerSnapshot {
+            state: self.state(now),
+            forced: matches!(self.phase, Phase::ForcedOpen | Phase::ForcedClosed),
+            calls: calls.all,
+            failures: calls.failed,
+            slow: calls.slow,
+            failures_in_a_row: self.in_a_row,
+            trips: self.trips,
+            cause: self.cause,
+        }
+    }
+
+    /// The settings it was made of.
+    pub const fn config(&self) -> &BreakerConfig {
+        &self.config
+    }
+}

@@ -1,0 +1,241 @@
+//! How often calls may start: a rate as people write it, and a token bucket that keeps to it exactly.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{GuardError, nanos};
+
+/// So many in so much time, as people write it: `500/s`, `10/m`, `3/h`, `1/d`, `5/10s`, `1/250ms`.
+///
+/// The time is whole milliseconds, at most 366 days. `60/m` and `1/s` are the same rate with different bursts, so
+/// they are kept, printed and compared as they were written.
+///
+/// ```
+/// use redrive_core::guard::Rate;
+///
+/// let rate: Rate = "500/s".parse()?;
+/// assert_eq!(rate, Rate::per_second(500).unwrap());
+/// assert_eq!(rate.to_string(), "500/s");
+/// assert_eq!("3 / h".parse::<Rate>()?.to_string(), "3/h");
+/// assert_eq!("5/10s".parse::<Rate>()?.to_string(), "5/10s");
+///
+/// let error = "0.5/s".parse::<Rate>().unwrap_err();
+/// assert!(error.to_string().contains("such as 500/s"));
+/// # Ok::<(), redrive_core::guard::ParseRateError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    count: NonZeroU32,
+    per_ms: u64,
+}
+
+const LONGEST_MS: u64 = 366 * 86_400_000;
+/// Longest first, so that printing finds the shortest text.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl Rate {
+    /// `count` in every `per`; `None` for a count of 0, and for a time that is no whole number of milliseconds
+    /// from 1 to 366 days.
+    pub fn new(count: u32, per: Duration) -> Option<Self> {
+        let whole = per.subsec_nanos().is_multiple_of(1_000_000);
+        let per_ms = u64::try_from(per.as_millis()).ok()?;
+        if !whole || per_ms == 0 || per_ms > LONGEST_MS {
+            return None;
+        }
+        Some(Self { count: NonZeroU32::new(count)?, per_ms })
+    }
+
+    /// `count` in every second; `None` for 0.
+    pub fn per_second(count: u32) -> Option<Self> {
+        Self::new(count, Duration::from_secs(1))
+    }
+
+    /// How many.
+    pub const fn count(self) -> u32 {
+        self.count.get()
+    }
+
+    /// In how much time.
+    pub const fn per(self) -> Duration {
+        Duration::from_millis(self.per_ms)
+    }
+
+    /// What one second brings, rounded down, at least 1: the burst that is allowed unless another is asked for.
+    pub fn one_second(self) -> u32 {
+        let second = u64::from(self.count.get()).saturating_mul(1_000) / self.per_ms;
+        u32::try_from(second).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, size) =
+            UNITS.into_iter().find(|(_, size)| self.per_ms.is_multiple_of(*size)).unwrap_or(("ms", 1));
+        match self.per_ms / size {
+            1 => write!(f, "{}/{unit}", self.count),
+            times => write!(f, "{}/{times}{unit}", self.count),
+        }
+    }
+}
+
+/// A text that is no rate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not a rate: {wrong}; write a count and a time, such as 500/s, 10/m, 3/h or 5/10s")]
+pub struct ParseRateError {
+    /// The text that was found, cut to 64 characters.
+    pub found: String,
+    /// What is wrong with it.
+    pub wrong: &'static str,
+}
+
+fn parse(text: &str) -> Result<Rate, &'static str> {
+    let (count, per) = text.split_once('/').ok_or("there is no `/`")?;
+    let count = whole_number(count.trim()).ok_or("the count is no whole number below 2^32")?;
+    let count = u32::try_from(count).map_err(|_| "the count is no whole number below 2^32")?;
+    let count = NonZeroU32::new(count).ok_or("the count is 0, which would hold everything for ever")?;
+    let per = per.trim();
+    let digits = per.bytes().take_while(u8::is_ascii_digit).count();
+    let (times, unit) = per.split_at(digits);
+    let times = if times.is_empty() { Some(1) } else { whole_number(times) };
+    let size = match unit {
+        "ms" => 1,
+        "s" | "sec" | "second" => 1_000,
+        "m" | "min" | "minute" => 60_000,
+        "h" | "hour" => 3_600_000,
+        "d" | "day" => 86_400_000,
+        _ => return Err("the time's unit is none of ms, s, m, h, d"),
+    };
+    let per_ms = times.and_then(|times| times.checked_mul(size)).ok_or("the time is over 366 days")?;
+    match per_ms {
+        0 => Err("the time is 0"),
+        1..=LONGEST_MS => Ok(Rate { count, per_ms }),
+        _ => Err("the time is over 366 days"),
+    }
+}
+
+/// Digits alone: `parse` of the standard library would take a sign too.
+fn whole_number(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+impl FromStr for Rate {
+    type Err = ParseRateError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text.trim()).map_err(|wrong| ParseRateError { found: text.chars().take(64).collect(), wrong })
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Rate {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Rate".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^\\s*[0-9]+\\s*/\\s*[0-9]*(ms|s|sec|second|m|min|minute|h|hour|d|day)\\s*$",
+            "description": "a count in a time, such as 500/s, 10/m, 3/h or 5/10s"
+        })
+    }
+}
+
+/// A token bucket: in any interval of length t it lets at most `burst + rate × t` through.
+///
+/// It starts full. Internally it keeps the point in time at which the bucket would be full again, in units of a
+/// nanosecond divided by the rate's count, so a rate such as `3/s` is kept exactly, however long it runs.
+///
+/// ```
+/// use std::time::Duration;
+/// use redrive_core::guard::RateLimit;
+///
+/// let mut limit = RateLimit::with_burst("10/s".parse()?, 2)?;
+/// let now = Duration::from_secs(100);
+/// assert_eq!(limit.try_take(now, 2), Ok(()));
+/// assert_eq!(limit.try_take(now, 1), Err(Duration::from_millis(100)));
+/// assert_eq!(limit.try_take(now + Duration::from_millis(100), 1), Ok(()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimit {
+    rate: Rate,
+    burst: u32,
+    /// What one token costs, in scaled time.
+    cost: u64,
+    /// When the bucket is full again, in scaled time.
+    full_at: u128,
+    latest: u64,
+}
+
+impl RateLimit {
+    /// A limit with a burst of [one second's worth](Rate::one_second).
+    pub fn new(rate: Rate) -> Self {
+        Self { rate, burst: rate.one_second(), cost: rate.per_ms * 1_000_000, full_at: 0, latest: 0 }
+    }
+
+    /// A limit with a burst of its own, at least 1.
+    pub fn with_burst(rate: Rate, burst: u32) -> Result<Self, GuardError> {
+        if burst == 0 {
+            return Err(GuardError::new("burst", burst, "write at least 1, or nothing could ever pass"));
+        }
+        Ok(Self { burst, ..Self::new(rate) })
+    }
+
+    /// Takes `n` tokens, or says how long to wait until they would be there.
+    ///
+    /// More than the burst can never be taken at once: the wait is then [`Duration::MAX`].
+    pub fn try_take(&mut self, now: Duration, n: u32) -> Result<(), Duration> {
+        self.latest = self.latest.max(nanos(now));
+        let after = self.full_after(self.latest, n)?;
+        self.full_at = after;
+        Ok(())
+    }
+
+    /// How long until `n` tokens could be taken, none of them taken; zero when they are there.
+    pub fn wait(&self, now: Duration, n: u32) -> Duration {
+        self.full_after(self.latest.max(nanos(now)), n).err().unwrap_or_default()
+    }
+
+    /// When the bucket is full again if `n` tokens are taken now, or how long to wait before.
+    fn full_after(&self, now_ns: u64, n: u32) -> Result<u128, Duration> {
+        if n > self.burst {
+            return Err(Duration::MAX);
+        }
+        let now = u128::from(now_ns) * u128::from(self.rate.count.get());
+        let after = self.full_at.max(now) + u128::from(self.cost) * u128::from(n);
+        let room = now + u128::from(self.cost) * u128::from(self.burst);
+        if after <= room {
+            return Ok(if n == 0 { self.full_at } else { after });
+        }
+        let wait = (after - room).div_ceil(u128::from(self.rate.count.get()));
+        Err(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    /// The rate that is kept.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How many tokens the bucket holds.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+}

@@ -1,0 +1,171 @@
+//! Retries stay a small share of the traffic, whatever each message's own policy allows.
+//!
+//! Policies bound the retries of one message; in an outage every message fails, and together they would multiply
+//! the load on an endpoint that is already down. The budget bounds them together. The floor lets a backlog of
+//! nothing but retries drain.
+
+use std::ops::{AddAssign, SubAssign};
+use std::time::Duration;
+
+use super::window::Buckets;
+use super::{GuardError, MILLION, Rate, RateLimit, millionths, nanos};
+
+/// The settings of a [`RetryBudget`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryBudgetConfig {
+    /// Retries allowed for each first attempt in the window; from 0 to 10, kept to a millionth. Default: 0.3.
+    pub share: f64,
+    /// Retries allowed whatever the traffic; `None` for none. Default: `10/s`.
+    pub floor: Option<Rate>,
+    /// How long a first attempt pays for retries. Default: 10 s.
+    pub window: Duration,
+}
+
+impl Default for RetryBudgetConfig {
+    fn default() -> Self {
+        Self { share: 0.3, floor: Rate::per_second(10), window: Duration::from_secs(10) }
+    }
+}
+
+/// Allows retries up to a share of the first attempts of the last seconds, plus a floor.
+///
+/// What it guarantees: whenever a retry is let through, the retries let through in the window that ends there
+/// are at most `share × first attempts of that same window + floor × window + b`, where `b` is one second's worth
+/// of the floor (at least 1). A retry draws on the share first; those that drew on it are at most
+/// `share × first attempts`, and the others are within `b + floor × t` in any interval t. The window moves in
+/// tenths: a first attempt pays for at least nine tenths of it and never longer than the whole.
+///
+/// ```
+/// use std::time::Duration;
+/// use redrive_core::guard::{RetryBudget, RetryBudgetConfig};
+///
+/// let mut budget = RetryBudget::new(RetryBudgetConfig { floor: None, ..RetryBudgetConfig::default() })?;
+/// let now = Duration::ZERO;
+/// assert!(!budget.try_spend(now)); // nothing was attempted yet
+/// for _ in 0..10 {
+///     budget.deposit(now);
+/// }
+/// let spent = (0..10).filter(|_| budget.try_spend(now)).count();
+/// assert_eq!(spent, 3);
+///
+/// let mut drains = RetryBudget::default(); // a floor of 10/s
+/// let spent = (0..100).filter(|_| drains.try_spend(now)).count();
+/// assert_eq!(spent, 10);
+/// assert_eq!(drains.next_at(now), Some(Duration::from_millis(100)));
+/// # Ok::<(), redrive_core::guard::GuardError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RetryBudget {
+    share: u64,
+    counts: Buckets<Counts>,
+    floor: Option<RateLimit>,
+    latest: u64,
+}
+
+const BUCKETS: usize = 10;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    firsts: u64,
+    /// Retries that drew on the share; those on the floor are the token bucket's to count.
+    retries: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.firsts += other.firsts;
+        self.retries += other.retries;
+    }
+}
+
+impl SubAssign for Counts {
+    fn sub_assign(&mut self, other: Self) {
+        self.firsts -= other.firsts;
+        self.retries -= other.retries;
+    }
+}
+
+impl Counts {
+    fn has_room(self, share: u64) -> bool {
+        (u128::from(self.retries) + 1) * u128::from(MILLION) <= u128::from(self.firsts) * u128::from(share)
+    }
+}
+
+impl RetryBudget {
+    /// A budget with nothing deposited and the floor's second at hand.
+    pub fn new(config: RetryBudgetConfig) -> Result<Self, GuardError> {
+        let RetryBudgetConfig { share, floor, window } = config;
+        if !(0.0..=10.0).contains(&share) {
+            return Err(GuardError::new("share", share, "write a share from 0 to 10, such as 0.3"));
+        }
+        if millionths(share) == 0 && floor.is_none() {
+            return Err(GuardError::new(
+                "share",
+                share,
+                "write a share above 0 or a floor such as 10/s, or no retry could ever pass",
+            ));
+        }
+        if window.is_zero() {
+            return Err(GuardError::new("window", "0", "write a time such as 10s"));
+        }
+        Ok(Self::build(&config))
+    }
+
+    /// Of settings that were checked.
+    fn build(config: &RetryBudgetConfig) -> Self {
+        Self {
+            share: millionths(config.share),
+            counts: Buckets::new(nanos(config.window), BUCKETS),
+            floor: config.floor.map(RateLimit::new),
+            latest: 0,
+        }
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.latest = self.latest.max(nanos(now));
+        self.counts.advance(self.latest);
+    }
+
+    /// Counts a first attempt.
+    pub fn deposit(&mut self, now: Duration) {
+        self.tick(now);
+        self.counts.add(Counts { firsts: 1, retries: 0 });
+    }
+
+    /// Lets a retry through and counts it; false when the budget is spent.
+    #[must_use = "a retry may start only when it was let through"]
+    pub fn try_spend(&mut self, now: Duration) -> bool {
+        self.tick(now);
+        if self.counts.total().has_room(self.share) {
+            self.counts.add(Counts { firsts: 0, retries: 1 });
+            return true;
+        }
+        let now = Duration::from_nanos(self.latest);
+        self.floor.as_mut().is_some_and(|floor| floor.try_take(now, 1).is_ok())
+    }
+
+    /// When a retry may pass if nothing else happens until then; `None` when only more first attempts can bring
+    /// that about.
+    pub fn next_at(&mut self, now: Duration) -> Option<Duration> {
+        self.tick(now);
+        let now = Duration::from_nanos(self.latest);
+        if self.counts.total().has_room(self.share) {
+            return Some(now);
+        }
+        let by_floor = self.floor.as_ref().map(|floor| now.saturating_add(floor.wait(now, 1)));
+        let by_share = (1..=self.counts.len())
+            .map(|buckets| self.counts.total_after(buckets))
+            .find(|(counts, _)| counts.has_room(self.share))
+            .map(|(_, at)| Duration::from_nanos(at));
+        match (by_floor, by_share) {
+            (Some(floor), Some(share)) => Some(floor.min(share)),
+            (floor, share) => floor.or(share),
+        }
+    }
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self::build(&RetryBudgetConfig::default())
+    }
+}
