@@ -142,7 +142,7 @@ fn filled(template: &[(String, u8)], fillings: &[(u64, u128, String)]) -> String
             8 => format!("10.{}.{}.7:{}", number % 256, id % 256, number % 60_000),
             _ => format!("{:.3}", *number as f64 / 7.0),
         };
-        text.push_str(&format!("{word} {hole} "));
+        text.extend([word.as_str(), " ", &hole, " "]);
     }
     text
 }

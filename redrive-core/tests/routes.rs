@@ -14,13 +14,13 @@ fn levels(of: &[u64]) -> Levels {
 }
 
 fn millis(route: &Route) -> Vec<u64> {
-    route.levels().iter().map(|level| level.as_millis()).collect()
+    route.levels().iter().copied().map(Level::as_millis).collect()
 }
 
 #[test]
 fn the_documents_seventeen_minutes() {
     let minutes = Levels::new([10, 5, 1].map(|n| Duration::from_secs(60 * n))).unwrap();
-    let route = Route::repeating(Duration::from_secs(17 * 60), &minutes, MAX_HOPS);
+    let route = Route::repeating(Duration::from_mins(17), &minutes, MAX_HOPS);
     assert_eq!(route.to_string(), "10m,5m,1m,1m");
     assert_eq!((route.remainder(), route.still_to_plan()), (Duration::ZERO, Duration::ZERO));
 }
@@ -29,7 +29,7 @@ fn the_documents_seventeen_minutes() {
 fn seven_days_take_at_most_eight_hops_on_a_short_ladder() {
     let ladder =
         Levels::new([1, 5, 20, 80, 320, 1_280, 5_120, 20_480, 86_400].map(Duration::from_secs)).unwrap();
-    let route = Route::repeating(Duration::from_secs(7 * 86_400), &ladder, MAX_HOPS);
+    let route = Route::repeating(Duration::from_hours(168), &ladder, MAX_HOPS);
     assert_eq!(route.to_string(), "1d,1d,1d,1d,1d,1d,1d");
 }
 
@@ -74,7 +74,7 @@ fn binary_reaches_its_limit_and_goes_on_from_there() {
     assert_eq!(all.up_to(Duration::MAX).count(), 32);
     assert_eq!(all.up_to(Duration::ZERO).count(), 0);
     // 127 has seven bits; kept to six and rounded up it is 128, a level of its own.
-    let names: Vec<_> = all.up_to(ms(127)).map(|level| level.as_millis()).collect();
+    let names: Vec<_> = all.up_to(ms(127)).map(Level::as_millis).collect();
     assert_eq!(names, [128, 64, 32, 16, 8, 4, 2, 1]);
 }
 
@@ -204,13 +204,13 @@ proptest! {
             let covered = route.covered().as_millis() as u64;
             prop_assert!(covered >= whole);
             prop_assert!(u128::from(covered - whole) << (bits - 1) <= u128::from(whole));
-            prop_assert_eq!(route.covered() - route.late(), ms(delay));
+            prop_assert_eq!(route.covered(), ms(delay) + route.late());
         } else {
             prop_assert_eq!(route.covered() + route.still_to_plan(), ms(delay));
         }
         if let Some(top) = way.first() && route.still_to_plan().is_zero() {
             let reachable: Vec<u64> = BinaryLevels::new(ms(unit), bits).unwrap()
-                .up_to(ms(delay)).map(|level| level.as_millis()).collect();
+                .up_to(ms(delay)).map(Level::as_millis).collect();
             prop_assert_eq!(reachable.first(), Some(top));
             prop_assert!(way.iter().all(|level| reachable.contains(level)));
         }
@@ -222,8 +222,8 @@ proptest! {
     ) {
         let route = Route::tiered(ms(delay), &levels(&set.iter().copied().collect::<Vec<_>>()));
         let expected = set.range(delay..).next().or(set.last()).copied();
-        prop_assert_eq!(route.levels().first().map(|level| level.as_millis()), expected);
-        prop_assert_eq!(route.covered() + route.still_to_plan() - route.late(), ms(delay));
+        prop_assert_eq!(route.levels().first().copied().map(Level::as_millis), expected);
+        prop_assert_eq!(route.covered() + route.still_to_plan(), ms(delay) + route.late());
     }
 
     #[test]

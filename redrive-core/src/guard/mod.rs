@@ -20,7 +20,6 @@
 mod breaker;
 mod concurrency;
 mod fair_share;
-mod probes;
 mod rate;
 mod retry_budget;
 mod window;

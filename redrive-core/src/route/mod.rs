@@ -28,7 +28,7 @@ pub const MAX_HOPS: usize = 8;
 /// use std::time::Duration;
 /// use redrive_core::route::{Levels, MAX_HOPS, Route};
 ///
-/// let minutes = |n| Duration::from_secs(60 * n);
+/// let minutes = Duration::from_mins;
 /// let levels = Levels::new([minutes(10), minutes(5), minutes(1)])?;
 /// let route = Route::repeating(minutes(17) + Duration::from_secs(3), &levels, MAX_HOPS);
 /// assert_eq!(route.to_string(), "10m,5m,1m,1m");

@@ -58,10 +58,10 @@ impl Probes {
 
     /// A place for a probe and the probe's number, or when the first place may be free.
     pub(super) fn take(&mut self, now: Duration, expires: Duration) -> Result<(u8, u32), Duration> {
-        let free = self
-            .places
-            .iter()
-            .position(|place| place.probe.is_none() || (!place.answered && place.expires <= now));
+        // A place never taken, else the one whose probe has been out of time for longest.
+        let is_free = |place: &Place| place.probe.is_none() || !place.answered && place.expires <= now;
+        let free = self.places.iter().enumerate().filter(|(_, place)| is_free(place));
+        let free = free.min_by_key(|(_, place)| place.probe).map(|(at, _)| at);
         let Some(at) = free else {
             return Err(self.next_at(now));
         };
