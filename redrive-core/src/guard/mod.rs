@@ -13,9 +13,9 @@
 //! | [`ConcurrencyLimit`] | is a place free? |
 //! | [`FairShare`] | whose turn is it, a fresh message's or a retried one's? |
 //!
-//! `now` is the monotonic time since any fixed origin, the same one for every call on one guard. A time earlier
-//! than one seen before counts as that earlier-seen latest time: a clock that is set back delays, it never
-//! opens a gate.
+//! `now` is the monotonic time since any fixed origin, the same one for every call on one guard. A time before the
+//! latest one that the guard has seen counts as that latest one: a clock that is set back delays, it never opens
+//! a gate.
 
 mod breaker;
 mod concurrency;

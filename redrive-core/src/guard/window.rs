@@ -47,7 +47,7 @@ impl<T: Copy + Default + AddAssign + SubAssign> Buckets<T> {
             self.ring[self.at] = T::default();
         }
         self.head = head;
-        self.ends = (head + 1).saturating_mul(self.width);
+        self.ends = head.saturating_add(1).saturating_mul(self.width);
     }
 
     /// Adds to the current bucket.

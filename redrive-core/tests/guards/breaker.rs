@@ -93,6 +93,29 @@ fn a_probe_that_never_reports_wedges_nothing_and_a_late_one_counts() {
 }
 
 #[test]
+fn a_probe_that_was_not_made_frees_its_place() {
+    let mut breaker = breaker(BreakerConfig { half_open_probes: 1, consecutive: 1, ..Default::default() });
+    call(&mut breaker, ms(0), Outcome::Failure);
+    let unused = breaker.admit(ms(10_000)).permit().unwrap();
+    breaker.withdraw(unused);
+    let probe = breaker.admit(ms(10_000)).permit().unwrap();
+    breaker.withdraw(unused);
+    assert!(breaker.admit(ms(10_000)).permit().is_none(), "the place is the second probe's");
+    assert_eq!(breaker.record(ms(10_000), probe, Outcome::Success, ms(1)), Some(BreakerState::Closed));
+}
+
+#[test]
+fn the_end_of_time_is_no_overflow() {
+    let window = Window::Time(Duration::from_nanos(1));
+    let mut breaker =
+        breaker(BreakerConfig { window, consecutive: 1, open: Duration::MAX, ..Default::default() });
+    assert_eq!(call(&mut breaker, Duration::MAX, Outcome::Success), None);
+    assert_eq!(breaker.snapshot(Duration::MAX).calls, 1);
+    assert_eq!(call(&mut breaker, Duration::MAX, Outcome::Failure), Some(BreakerState::Open));
+    assert_eq!(breaker.state(Duration::MAX), BreakerState::HalfOpen);
+}
+
+#[test]
 fn a_result_from_before_changes_nothing() {
     let mut breaker = breaker(BreakerConfig { half_open_probes: 1, consecutive: 1, ..Default::default() });
     let early = breaker.admit(ms(0)).permit().unwrap();
@@ -307,6 +330,8 @@ enum Act {
     Admit,
     /// Report one of the calls under way: which, how it ended, how long it took.
     Report(prop::sample::Index, Outcome, u64),
+    /// Give the permit of one of the calls under way back.
+    Withdraw(prop::sample::Index),
     Order(u8),
 }
 
@@ -318,6 +343,7 @@ fn act() -> impl Strategy<Value = Act> {
         20 => Just(Act::Admit),
         20 => (any::<prop::sample::Index>(), outcome, 0u64..200)
             .prop_map(|(which, outcome, took)| Act::Report(which, outcome, took)),
+        3 => any::<prop::sample::Index>().prop_map(Act::Withdraw),
         1 => (0u8..3).prop_map(Act::Order),
     ]
 }
@@ -335,11 +361,11 @@ proptest! {
         let mut successes: Vec<Duration> = Vec::new();
         let mut since_success = 0usize;
         for (step, act) in history {
-            // An order, and a report of nothing, tell the breaker no time.
+            // Other calls tell the breaker no time.
             let tells_time = match act {
                 Act::Admit => true,
                 Act::Report(..) => !under_way.is_empty(),
-                Act::Order(_) => false,
+                Act::Withdraw(_) | Act::Order(_) => false,
             };
             let (given, now) = clock.pass(if tells_time { step } else { 0 });
             match act {
@@ -376,6 +402,16 @@ proptest! {
                         }
                         Outcome::Failure => since_success += 1,
                         Outcome::Ignored => prop_assert_ne!(changed, Some(BreakerState::Open)),
+                    }
+                }
+                Act::Withdraw(which) => {
+                    if under_way.is_empty() {
+                        continue;
+                    }
+                    let (spell, permit) = under_way.swap_remove(which.index(under_way.len()));
+                    real.withdraw(permit);
+                    if let Phase::HalfOpen { probes, .. } = &mut model.phase && spell == model.spell {
+                        probes.retain(|probe| probe.permit != permit);
                     }
                 }
                 Act::Order(0) => {

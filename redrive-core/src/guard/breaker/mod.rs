@@ -33,7 +33,8 @@ pub enum Outcome {
     Ignored,
 }
 
-/// The right to make one call. Give it back with [`Breaker::record`], once.
+/// The right to make one call. Give it back once, with [`Breaker::record`], or with [`Breaker::withdraw`] when the
+/// call was not made. A probe's permit that is lost blocks its place for as long as the breaker stays open.
 ///
 /// It remembers the state it was given in, so a result that arrives after the breaker has changed its mind does
 /// not change it again.
@@ -227,6 +228,14 @@ impl Breaker {
                 (self.phase == Phase::Closed).then(|| self.trip(now, cause))
             }
             _ => None,
+        }
+    }
+
+    /// Gives a permit back unused: another guard refused the call, or it was cancelled before it said anything
+    /// about the endpoint. A probe's place is free again at once.
+    pub fn withdraw(&mut self, permit: Permit) {
+        if self.phase == Phase::HalfOpen && permit.generation == self.generation {
+            self.probes.withdraw(permit.place, permit.probe);
         }
     }
 

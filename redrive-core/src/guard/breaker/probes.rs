@@ -80,6 +80,16 @@ impl Probes {
         expires.min().unwrap_or(now).max(now)
     }
 
+    /// Frees the place of a probe that was never made.
+    pub(super) fn withdraw(&mut self, place: u8, probe: u32) {
+        if let Some(place) = self.places.get_mut(usize::from(place))
+            && place.probe == Some(probe)
+            && !place.answered
+        {
+            *place = Place::default();
+        }
+    }
+
     /// Counts a report. A second one of the same probe is ignored.
     pub(super) fn report(&mut self, place: u8, probe: u32, failed: bool, slow: bool) -> Verdict {
         if let Some(place) = self.places.get_mut(usize::from(place))
