@@ -1,0 +1,59 @@
+//! What was measured, side by side with what was aimed for.
+
+use std::fmt;
+
+use crate::Measured;
+
+/// What a figure should reach.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Aim {
+    /// At most so many nanoseconds.
+    pub nanos: Option<f64>,
+    /// At most so many allocations.
+    pub allocations: Option<f64>,
+}
+
+/// A table of costs.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<(String, Measured, Aim)>,
+}
+
+impl Table {
+    /// Adds a row.
+    pub fn add(&mut self, name: &str, measured: Measured, aim: Aim) {
+        self.rows.push((name.to_owned(), measured, aim));
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["what", "ns", "noise", "allocations", "bytes", "aim", ""]);
+        for (name, measured, aim) in &self.rows {
+            let missed = |figure: f64, aim: Option<f64>| aim.is_some_and(|aim| figure > aim);
+            let verdict = match (aim.nanos, aim.allocations) {
+                (None, None) => "",
+                _ if missed(measured.nanos, aim.nanos) || missed(measured.allocations, aim.allocations) => {
+                    "missed"
+                }
+                _ => "met",
+            };
+            let wanted = [
+                aim.nanos.map(|nanos| format!("{nanos} ns")),
+                aim.allocations.map(|count| format!("{count} allocations")),
+            ];
+            table.add_row([
+                name.clone(),
+                format!("{:.0}", measured.nanos),
+                format!("±{:.0} %", measured.noise * 100.0),
+                format!("{:.1}", measured.allocations),
+                format!("{:.0}", measured.bytes),
+                wanted.into_iter().flatten().collect::<Vec<_>>().join(", "),
+                verdict.to_owned(),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}
