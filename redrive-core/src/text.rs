@@ -56,6 +56,16 @@ impl Text {
         self.0
     }
 
+    /// The length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no character.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The first `max` characters.
     #[must_use]
     pub fn cut(mut self, max: usize) -> Self {
@@ -78,7 +88,14 @@ impl Text {
     /// Such a text is never cut to fit: the beginning of an id is the id of something else.
     #[must_use]
     pub(crate) fn into_id(self, max: usize) -> Option<Self> {
-        let fits = !self.0.is_empty() && !self.is_longer_than(max) && !self.chars().any(char::is_control);
+        if self.0.is_empty() {
+            return None;
+        }
+        // Most ids are printable ASCII, and bytes are quicker to look at than characters.
+        if self.0.len() <= max && self.0.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+            return Some(self);
+        }
+        let fits = !self.is_longer_than(max) && !self.chars().any(char::is_control);
         fits.then_some(self)
     }
 }

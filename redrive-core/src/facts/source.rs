@@ -28,7 +28,9 @@ use crate::{Headers, Text};
 pub enum FactSource {
     /// The last value of the header of that exact name.
     Header(Text),
-    /// The scalar that the pointer points at in the body.
+    /// The scalar that the pointer points at in the body: a string as it is, a number or a boolean as JSON prints
+    /// it, nothing for null. Of a repeated key the last value counts. A number beyond 64 bits is rounded, so an id
+    /// of that length belongs in a string.
     Json(Pointer),
     /// Always this.
     Constant(Text),

@@ -75,23 +75,37 @@ impl<'a> Reader<'a> {
 
     /// The first usable value of a field, asking Redrive's own name and then the spelling's, in order.
     fn read<T>(&mut self, field: Field, parse: impl Fn(&'a Bytes, Form) -> Read<T>) -> Option<T> {
-        let own = self.own[field as usize].map(|value| (value, Form::Same));
-        let others = self.aliases.iter().zip(self.other);
-        let others = others.filter_map(|(alias, slot)| {
-            let value = slot.filter(|_| alias.field == field && alias.form != Form::DelayMillis)?;
-            Some((value, alias.form))
-        });
-        for (value, form) in own.into_iter().chain(others) {
-            match value.map_or(Read::Bad, |bytes| parse(bytes, form)) {
-                Read::Good(value) => return Some(value),
-                Read::Clamped(value) => {
-                    self.clamped.insert(field);
-                    return Some(value);
-                }
-                Read::Bad => self.ignored.insert(field),
+        if let Some(value) = self.own[field as usize]
+            && let Some(value) = self.take(field, value.map_or(Read::Bad, |bytes| parse(bytes, Form::Same)))
+        {
+            return Some(value);
+        }
+        for (place, alias) in self.aliases.iter().enumerate() {
+            if alias.field == field
+                && alias.form != Form::DelayMillis
+                && let Some(value) = self.other.get(place).copied().flatten()
+                && let Some(value) =
+                    self.take(field, value.map_or(Read::Bad, |bytes| parse(bytes, alias.form)))
+            {
+                return Some(value);
             }
         }
         None
+    }
+
+    /// The value, if there is a usable one; what was wrong with it is noted.
+    fn take<T>(&mut self, field: Field, read: Read<T>) -> Option<T> {
+        match read {
+            Read::Good(value) => Some(value),
+            Read::Clamped(value) => {
+                self.clamped.insert(field);
+                Some(value)
+            }
+            Read::Bad => {
+                self.ignored.insert(field);
+                None
+            }
+        }
     }
 
     fn counter(&mut self, field: Field) -> Option<u32> {
@@ -185,18 +199,8 @@ impl<'a> Reader<'a> {
         let place = self.aliases.iter().position(|alias| alias.form == Form::DelayMillis)?;
         let value = (*self.other.get(place)?)?;
         let max = MAX_SPAN.as_millis() as u64;
-        let millis = match value.map_or(Read::Bad, |bytes| number::decimal(bytes, max)) {
-            Read::Good(millis) => millis,
-            Read::Clamped(millis) => {
-                self.clamped.insert(Field::ProcessAfter);
-                millis
-            }
-            Read::Bad => {
-                self.ignored.insert(Field::ProcessAfter);
-                return None;
-            }
-        };
-        Some(Duration::from_millis(millis))
+        let read = value.map_or(Read::Bad, |bytes| number::decimal(bytes, max));
+        self.take(Field::ProcessAfter, read).map(Duration::from_millis)
     }
 
     fn finish(mut self) -> Decoded {

@@ -8,6 +8,10 @@
 //! Covered: the body, the origin (topic, partition, offset, timestamp), attempt, attempts allowed, due time,
 //! route, first failure, calls used, summed delay, held time, delay counter, entry id, wait id, and the count of
 //! MAC failures.
+//!
+//! The bytes that are signed, in that order after the text `redrive-mac-v1`: each value as its length in 8 bytes,
+//! big-endian, and then itself; numbers and times (in milliseconds) as 8 bytes, big-endian; the body as its SHA-256.
+//! An absent value is a length of all ones and nothing more.
 
 use std::fmt;
 use std::str::FromStr;
