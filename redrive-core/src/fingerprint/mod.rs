@@ -11,7 +11,6 @@ mod shape;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 pub use normalise::{MESSAGE_LIMIT, normalise};
@@ -173,35 +172,5 @@ impl FromStr for PayloadHash {
     }
 }
 
-macro_rules! as_text {
-    ($name:ident, $pattern:literal, $description:literal) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({
-                    "type": "string", "pattern": $pattern, "description": $description
-                })
-            }
-        }
-    };
-}
-
-as_text!(Fingerprint, "^[0-9a-f]{16}$", "the key of a group of failures that look the same");
-as_text!(PayloadHash, "^sha256:[0-9a-f]{64}$", "the SHA-256 of the message's bytes");
+as_text!(Fingerprint, "failure-group", "the key of a group of failures that look the same");
+as_text!(PayloadHash, "payload-hash", "the SHA-256 of the message's bytes");

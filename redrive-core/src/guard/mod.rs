@@ -32,7 +32,7 @@ pub use breaker::{
 };
 pub use concurrency::ConcurrencyLimit;
 pub use fair_share::{FairShare, Turn};
-pub use rate::{ParseRateError, Rate, RateLimit};
+pub use rate::{Rate, RateLimit};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 
 /// A setting that no guard can be made of.

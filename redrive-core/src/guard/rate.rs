@@ -5,9 +5,8 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::{GuardError, nanos};
+use crate::TextError;
 
 /// So many in so much time, as people write it: `500/s`, `10/m`, `3/h`, `1/d`, `5/10s`, `1/250ms`.
 ///
@@ -23,9 +22,12 @@ use super::{GuardError, nanos};
 /// assert_eq!("3 / h".parse::<Rate>()?.to_string(), "3/h");
 /// assert_eq!("5/10s".parse::<Rate>()?.to_string(), "5/10s");
 ///
-/// let error = "0.5/s".parse::<Rate>().unwrap_err();
-/// assert!(error.to_string().contains("such as 500/s"));
-/// # Ok::<(), redrive_core::guard::ParseRateError>(())
+/// let error = "500/week".parse::<Rate>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "expected one of ms, s, m, h, d, as in 500/s, 10/m or 5/10s at character 5, found `week`"
+/// );
+/// # Ok::<(), redrive_core::TextError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
@@ -82,81 +84,43 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A text that is no rate.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not a rate: {wrong}; write a count and a time, such as 500/s, 10/m, 3/h or 5/10s")]
-pub struct ParseRateError {
-    /// The text that was found, cut to 64 characters.
-    pub found: String,
-    /// What is wrong with it.
-    pub wrong: &'static str,
-}
-
-fn parse(text: &str) -> Result<Rate, &'static str> {
-    let (count, per) = text.split_once('/').ok_or("there is no `/`")?;
-    let count = whole_number(count.trim()).ok_or("the count is no whole number below 2^32")?;
-    let count = u32::try_from(count).map_err(|_| "the count is no whole number below 2^32")?;
-    let count = NonZeroU32::new(count).ok_or("the count is 0, which would hold everything for ever")?;
-    let per = per.trim();
-    let digits = per.bytes().take_while(u8::is_ascii_digit).count();
-    let (times, unit) = per.split_at(digits);
-    let times = if times.is_empty() { Some(1) } else { whole_number(times) };
-    let size = match unit {
-        "ms" => 1,
-        "s" | "sec" | "second" => 1_000,
-        "m" | "min" | "minute" => 60_000,
-        "h" | "hour" => 3_600_000,
-        "d" | "day" => 86_400_000,
-        _ => return Err("the time's unit is none of ms, s, m, h, d"),
-    };
-    let per_ms = times.and_then(|times| times.checked_mul(size)).ok_or("the time is over 366 days")?;
-    match per_ms {
-        0 => Err("the time is 0"),
-        1..=LONGEST_MS => Ok(Rate { count, per_ms }),
-        _ => Err("the time is over 366 days"),
-    }
-}
-
-/// Digits alone: `parse` of the standard library would take a sign too.
-fn whole_number(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
-}
+const COUNT: &str = "a rate such as 500/s, 10/m or 5/10s: a whole number from 1 to 4294967295";
+const SLASH: &str = "`/` and a time, as in 500/s, 10/m or 5/10s";
+const UNIT: &str = "one of ms, s, m, h, d, as in 500/s, 10/m or 5/10s";
+const TIME: &str = "a time from 1ms to 366d";
 
 impl FromStr for Rate {
-    type Err = ParseRateError;
+    type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text.trim()).map_err(|wrong| ParseRateError { found: text.chars().take(64).collect(), wrong })
+        let wrong = |rest: &str, expected: &str| TextError::new(text, text.len() - rest.len(), expected);
+        let start = text.trim_start();
+        let (count, rest) = split_digits(start);
+        let count = count.parse().map_err(|_| wrong(start, COUNT))?;
+        let rest = rest.trim_start();
+        let time = rest.strip_prefix('/').ok_or_else(|| wrong(rest, SLASH))?.trim_start();
+        let (times, unit) = split_digits(time);
+        let size = match unit.trim_end() {
+            "ms" => 1,
+            "s" | "sec" | "second" => 1_000,
+            "m" | "min" | "minute" => 60_000,
+            "h" | "hour" => 3_600_000,
+            "d" | "day" => 86_400_000,
+            _ => return Err(wrong(unit, UNIT)),
+        };
+        let times: u64 = if times.is_empty() { 1 } else { times.parse().map_err(|_| wrong(time, TIME))? };
+        match times.saturating_mul(size) {
+            per_ms @ 1..=LONGEST_MS => Ok(Self { count, per_ms }),
+            _ => Err(wrong(time, TIME)),
+        }
     }
 }
 
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Rate {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Rate".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "pattern": "^\\s*[0-9]+\\s*/\\s*[0-9]*(ms|s|sec|second|m|min|minute|h|hour|d|day)\\s*$",
-            "description": "a count in a time, such as 500/s, 10/m, 3/h or 5/10s"
-        })
-    }
-}
+as_text!(Rate, "rate", "a count in a time, such as 500/s, 10/m, 3/h or 5/10s");
 
 /// A token bucket: in any interval of length t it lets at most `burst + rate × t` through.
 ///

@@ -4,8 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::MAX_HOPS;
 
 /// A fixed delay: whole milliseconds, from 1 ms to 10 years. Its name is the last part of a topic's.
@@ -102,33 +100,7 @@ impl FromStr for Level {
     }
 }
 
-impl Serialize for Level {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Level {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Level {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Level".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "pattern": "^[0-9]+(ms|s|m|h|d)$",
-            "description": "a fixed delay, such as 10s, 1m or 500ms"
-        })
-    }
-}
+as_text!(Level, "level", "a fixed delay, such as 10s, 1m or 500ms");
 
 /// A set of 1 to 40 different levels, prepared for planning.
 ///

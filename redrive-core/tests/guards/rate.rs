@@ -25,17 +25,27 @@ fn reads_what_people_write() {
 
 #[test]
 fn says_what_is_wrong_with_a_rate() {
-    let wrong = |text: &str| text.parse::<Rate>().unwrap_err().wrong;
-    assert_eq!(wrong("500"), "there is no `/`");
-    assert_eq!(wrong("0.5/s"), "the count is no whole number below 2^32");
-    assert_eq!(wrong("/s"), "the count is no whole number below 2^32");
-    assert_eq!(wrong("+5/s"), "the count is no whole number below 2^32");
-    assert_eq!(wrong("4294967296/s"), "the count is no whole number below 2^32");
-    assert_eq!(wrong("0/s"), "the count is 0, which would hold everything for ever");
-    assert_eq!(wrong("5/week"), "the time's unit is none of ms, s, m, h, d");
-    assert_eq!(wrong("5/0s"), "the time is 0");
-    assert_eq!(wrong("5/367d"), "the time is over 366 days");
-    assert_eq!(wrong("5/99999999999999999999s"), "the time is over 366 days");
+    let error = |text: &str| text.parse::<Rate>().unwrap_err();
+    for (text, character, expected) in [
+        ("", 1, "a whole number from 1"),
+        ("/s", 1, "a whole number from 1"),
+        ("+5/s", 1, "a whole number from 1"),
+        (" 0/s", 2, "a whole number from 1"),
+        ("4294967296/s", 1, "a whole number from 1"),
+        ("500", 4, "`/` and a time"),
+        ("0.5/s", 1, "a whole number from 1"),
+        ("1.5/s", 2, "`/` and a time"),
+        ("5/", 3, "one of ms"),
+        ("5/week", 3, "one of ms"),
+        ("5/10 s", 5, "one of ms"),
+        ("5/0s", 3, "a time from 1ms"),
+        ("5/367d", 3, "a time from 1ms"),
+        ("5/99999999999999999999s", 3, "a time from 1ms"),
+    ] {
+        let error = error(text);
+        assert!(error.expected().contains(expected), "{text}: {error}");
+        assert_eq!(error.character(), character, "{text}: {error}");
+    }
     assert_eq!(Rate::new(1, Duration::from_micros(1)), None);
     assert_eq!(Rate::new(0, ms(1)), None);
 }
