@@ -29,11 +29,11 @@ impl Default for RetryBudgetConfig {
 
 /// Allows retries up to a share of the first attempts of the last seconds, plus a floor.
 ///
-/// What it guarantees: whenever a retry is let through, the retries let through in the window that ends there
-/// are at most `share × first attempts of that same window + floor × window + b`, where `b` is one second's worth
-/// of the floor (at least 1). A retry draws on the share first; those that drew on it are at most
-/// `share × first attempts`, and the others are within `b + floor × t` in any interval t. The window moves in
-/// tenths: a first attempt pays for at least nine tenths of it and never longer than the whole.
+/// The window moves in tenths: a first attempt pays for at least nine tenths of it and never longer than the whole.
+/// A retry draws on the share as long as that has room, and on the floor after. What is guaranteed: in any stretch
+/// of up to nine tenths of the window, the retries let through are at most
+/// `share × first attempts + floor × stretch + b`, where the first attempts are those of the window that ends with
+/// the stretch's last retry drawn on the share, and `b` is one second's worth of the floor (at least 1).
 ///
 /// ```
 /// use std::time::Duration;

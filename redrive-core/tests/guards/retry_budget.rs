@@ -100,9 +100,16 @@ proptest! {
             if passed {
                 events.push((now, if by_share { Event::FromShare } else { Event::FromFloor }));
                 // The promise itself, over the whole window that ends here.
-                let recent = |(at, _): &&(Duration, Event)| bucket(now) - bucket(*at) < 10;
-                let retries = events.iter().filter(recent).filter(|(_, event)| *event != Event::First).count() as f64;
-                let firsts = events.iter().filter(recent).filter(|(_, event)| *event == Event::First).count() as f64;
+                let recent = |event: &&(Duration, Event), end: Duration| {
+                    event.0 <= end && bucket(end) - bucket(event.0) < 10
+                };
+                let in_window: Vec<_> = events.iter().filter(|event| recent(event, now)).collect();
+                let retries = in_window.iter().filter(|(_, event)| *event != Event::First).count() as f64;
+                let last = in_window.iter().rfind(|(_, event)| *event == Event::FromShare);
+                let firsts = last.map_or(0, |(end, _)| {
+                    let first = |event: &&(Duration, Event)| event.1 == Event::First && recent(event, *end);
+                    events.iter().filter(first).count()
+                }) as f64;
                 let rate = floor.map_or(0.0, |(count, per)| f64::from(count) / per as f64);
                 let allowed = share as f64 / 1_000.0 * firsts + rate * window as f64 + burst as f64;
                 prop_assert!(retries <= allowed + 1e-6, "{retries} over {allowed}");
