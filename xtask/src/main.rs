@@ -1,0 +1,81 @@
+//! The project's own commands, so that a clone needs one command to be tried and one to be tested.
+//!
+//! `cargo xtask` stays light to compile: it talks to no broker itself. Tests do, and ask it for the servers.
+
+mod bench;
+mod command;
+mod demo;
+mod error;
+mod install;
+mod interrupt;
+mod licences;
+mod metadata;
+mod place;
+mod progress;
+mod services;
+mod soak;
+mod summary;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Error;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own commands", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the binary and show it at work
+    Demo,
+    /// Run every check: format, lints, licences, tests on real servers, doctests, documentation
+    Test {
+        /// Leave out the fault tests and everything that needs Java
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Run the benchmarks, or the one named
+    Bench {
+        /// The benchmark, such as `core`
+        name: Option<String>,
+    },
+    /// Run the property tests for much longer
+    Soak {
+        /// How many times the ordinary number of cases
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        times: u32,
+    },
+    /// Real servers for tests and for trying things out
+    Services {
+        #[command(subcommand)]
+        action: services::Action,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.task {
+        Task::Demo => demo::run(),
+        Task::Test { quick } => test::run(quick),
+        Task::Bench { name } => bench::run(name.as_deref()),
+        Task::Soak { times } => soak::run(times),
+        Task::Services { action } => services::run(action),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Interrupted) => {
+            eprintln!("interrupted");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

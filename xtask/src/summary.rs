@@ -1,0 +1,129 @@
+//! The closing words of the test command: how long, on which servers, and what did not run.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::progress::{Step, human};
+use crate::services::{Kind, SkipKind, Status};
+
+/// Everything that the summary tells.
+pub(crate) struct Summary<'a> {
+    pub(crate) steps: &'a [Step],
+    pub(crate) status: Option<&'a Status>,
+    /// Under CI=true a skipped test is a failed one.
+    pub(crate) strict: bool,
+    pub(crate) took: Duration,
+    /// The error of the step that failed.
+    pub(crate) error: Option<String>,
+}
+
+impl Summary<'_> {
+    /// Tests that were skipped because a server could not be had.
+    pub(crate) fn skipped(&self) -> usize {
+        self.status
+            .map_or(0, |status| status.skips.iter().filter(|skip| skip.kind == SkipKind::Skipped).count())
+    }
+
+    /// Whether the run as a whole passed.
+    pub(crate) fn passed(&self) -> bool {
+        self.error.is_none() && !(self.strict && self.skipped() > 0)
+    }
+
+    /// The whole text. Its last line says in plain words how it went.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::from("\nsteps\n");
+        for step in self.steps {
+            let mark = if step.passed { "ok" } else { "FAILED" };
+            let _ = writeln!(text, "  {:<24} {:>9}  {mark}", step.name, human(step.took));
+        }
+        if let Some(status) = self.status {
+            text.push_str(&servers(status));
+        }
+        if let Some(error) = &self.error {
+            let _ = writeln!(text, "\n{error}");
+        }
+        let took = human(self.took);
+        let failed = self.steps.iter().find(|step| !step.passed).map(|step| step.name);
+        let _ = match (self.passed(), failed, self.skipped()) {
+            (true, _, 0) => writeln!(text, "\ntest passed in {took}"),
+            (true, _, skipped) => writeln!(text, "\ntest passed in {took}, {skipped} skipped"),
+            (false, Some(step), _) => writeln!(text, "\ntest failed at: {step} (after {took})"),
+            (false, None, skipped) => {
+                writeln!(
+                    text,
+                    "\ntest failed: {skipped} skipped, which counts as failed with CI=true ({took})"
+                )
+            }
+        };
+        text
+    }
+}
+
+fn servers(status: &Status) -> String {
+    let mut text = String::from("servers\n");
+    for kind in Kind::ALL {
+        let mut found = status.servers.iter().filter(|server| server.kind == kind).peekable();
+        if found.peek().is_none() {
+            let _ = writeln!(text, "  {:<10} not started: no test asked for it", kind.name());
+        }
+        for server in found {
+            let version = server.version.as_deref().unwrap_or("version not known");
+            let how = match server.started_in_ms {
+                Some(millis) => format!("started in {}", human(Duration::from_millis(millis))),
+                None => server.state.clone(),
+            };
+            let _ = writeln!(text, "  {:<10} {version}  {how}", kind.name());
+        }
+    }
+    if !status.skips.is_empty() {
+        text.push_str("did not run\n");
+        for skip in &status.skips {
+            let _ = writeln!(text, "  {}: {}: {}", skip.test, skip.kind, skip.reason);
+        }
+    }
+    if let Some(logs) = &status.kept_logs {
+        let _ = writeln!(text, "logs of the servers: {logs}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::Skip;
+
+    fn status(kind: SkipKind) -> Status {
+        let skip = Skip { test: "kafka::smoke".to_owned(), kind, reason: "no Java".to_owned() };
+        Status { skips: vec![skip], ..Status::default() }
+    }
+
+    fn summary<'a>(steps: &'a [Step], status: &'a Status, strict: bool) -> Summary<'a> {
+        Summary { steps, status: Some(status), strict, took: Duration::from_secs(61), error: None }
+    }
+
+    #[test]
+    fn skipped_is_failed_only_when_strict() {
+        let skipped = status(SkipKind::Skipped);
+        assert!(summary(&[], &skipped, false).passed());
+        assert!(!summary(&[], &skipped, true).passed());
+        assert!(summary(&[], &status(SkipKind::LeftOut), true).passed());
+        assert!(summary(&[], &status(SkipKind::NotApplicable), true).passed());
+    }
+
+    #[test]
+    fn what_did_not_run_is_named_with_its_reason() {
+        let skipped = status(SkipKind::Skipped);
+        let text = summary(&[], &skipped, false).text();
+        assert!(text.contains("kafka::smoke: skipped: no Java"), "{text}");
+        assert_eq!(text.lines().last(), Some("test passed in 1m 01s, 1 skipped"));
+    }
+
+    #[test]
+    fn the_last_line_names_the_step_that_failed() {
+        let steps = [Step { name: "lints", took: Duration::from_secs(3), passed: false }];
+        let empty = Status::default();
+        let failed = Summary { error: Some("a warning".to_owned()), ..summary(&steps, &empty, false) };
+        assert!(!failed.passed());
+        assert_eq!(failed.text().lines().last(), Some("test failed at: lints (after 1m 01s)"));
+    }
+}

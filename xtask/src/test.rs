@@ -1,0 +1,100 @@
+//! `cargo xtask test`: every check that a change has to pass, in one command.
+//!
+//! All steps share the target folder and the compiler's flags, so nothing is compiled twice for the same purpose.
+
+use std::time::Instant;
+
+use crate::command::{cargo, quiet, show};
+use crate::error::{Error, Result, failed};
+use crate::install;
+use crate::licences;
+use crate::progress::Steps;
+use crate::services::{SkipKind, Status, Supervisor, VARIABLE};
+use crate::summary::Summary;
+
+const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+/// Tells the tests that the run is a quick one.
+const QUICK: &str = "REDRIVE_QUICK";
+
+pub(crate) fn run(quick: bool) -> Result<()> {
+    let began = Instant::now();
+    let nextest = cargo().args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
+    let mut steps = Steps::new(if nextest { 8 } else { 7 });
+    let mut status = None;
+    let outcome = check(&mut steps, quick, nextest, &mut status);
+    steps.clear();
+
+    let strict = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    let summary = Summary {
+        steps: steps.done(),
+        status: status.as_ref(),
+        strict,
+        took: began.elapsed(),
+        error: outcome.as_ref().err().map(ToString::to_string),
+    };
+    println!("{}", summary.text().trim_end());
+    match outcome {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        _ if summary.passed() => Ok(()),
+        // The summary has said what; this is for the exit code.
+        _ => std::process::exit(1),
+    }
+}
+
+fn check(steps: &mut Steps, quick: bool, nextest: bool, status: &mut Option<Status>) -> Result<()> {
+    steps.run("install what is missing", || {
+        let mut needs = vec![install::BUILD, install::BUILD_CLIENTS, install::RABBITMQ, install::POSTGRES];
+        if !quick {
+            needs.push(install::JAVA);
+        }
+        install::ensure(&needs)
+    })?;
+    steps.run("format", || quiet("cargo fmt", cargo().args(["fmt", "--all", "--check"])))?;
+    steps.run("licences and sources", licences::check)?;
+    steps.run("lints", || {
+        quiet(
+            "cargo clippy",
+            cargo().arg("clippy").args(WHOLE).args(["--all-targets", "--", "-D", "warnings"]),
+        )
+    })?;
+    steps.run("documentation", || {
+        let mut command = cargo();
+        command.arg("doc").args(WHOLE).arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
+        quiet("cargo doc", &mut command)
+    })?;
+    steps.run("build the tests", || quiet("cargo test", cargo().arg("test").args(WHOLE).arg("--no-run")))?;
+
+    let supervisor = Supervisor::start(quick)?;
+    eprintln!("servers, once asked for, are in {}", supervisor.folder());
+    let outcome = tests(steps, &supervisor, quick, nextest);
+    if matches!(outcome, Err(Error::Failed(_))) {
+        supervisor.mark_failed()?;
+    }
+    *status = supervisor.status().ok();
+    let ended = supervisor.end();
+    outcome.and(ended)
+}
+
+fn tests(steps: &mut Steps, supervisor: &Supervisor, quick: bool, nextest: bool) -> Result<()> {
+    let run = |arguments: &[&str]| {
+        let mut command = cargo();
+        command.args(arguments).args(WHOLE).env(VARIABLE, supervisor.socket());
+        if quick {
+            command.env(QUICK, "1");
+        }
+        let tested = show(&mut command)?;
+        if tested.success() { Ok(()) } else { Err(failed("a test failed")) }
+    };
+    if nextest {
+        steps.run_shown("tests", || run(&["nextest", "run"]))?;
+        steps.run_shown("doctests", || run(&["test", "--doc"]))
+    } else {
+        steps.run_shown("tests", || run(&["test", "--no-fail-fast"]))
+    }?;
+    // With nothing to tell them apart, a run in which every test was skipped would look like a good one.
+    let skipped = supervisor.status()?.skips.iter().filter(|skip| skip.kind == SkipKind::Skipped).count();
+    if skipped > 0 {
+        eprintln!("{skipped} tests were skipped; the summary says why");
+    }
+    Ok(())
+}
