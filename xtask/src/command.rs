@@ -122,7 +122,7 @@ mod tests {
     fn a_long_log_is_cut_to_its_last_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let text: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+        let text = (0..100_000).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
         std::fs::write(&path, text).unwrap();
         let end = tail(&path);
         assert_eq!(end.lines().count(), TAIL_LINES);

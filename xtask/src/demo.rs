@@ -1,5 +1,7 @@
 //! `cargo xtask demo`: the binary at work, with what was typed and what it answered.
 
+use std::fmt::Write;
+
 use crate::command::{cargo, quiet, show, tied};
 use crate::error::{Context, Result, failed};
 use crate::install;
@@ -64,7 +66,7 @@ fn head(text: &str, lines: usize) -> String {
     let mut shown: String = text.split_inclusive('\n').take(lines).collect();
     let more = text.lines().count().saturating_sub(lines);
     if more > 0 {
-        shown.push_str(&format!("… and {more} more lines\n"));
+        let _ = writeln!(shown, "… and {more} more lines");
     }
     shown
 }

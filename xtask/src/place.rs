@@ -10,10 +10,12 @@ pub(crate) fn root() -> PathBuf {
 
 /// The target folder, found from the running program, so that a configured one is used too.
 pub(crate) fn target() -> PathBuf {
-    std::env::current_exe()
-        .ok()
-        .and_then(|program| Some(program.parent()?.parent()?.to_path_buf()))
-        .unwrap_or_else(|| root().join("target"))
+    let program = std::env::current_exe().unwrap_or_default();
+    program
+        .ancestors()
+        // Cargo marks it for backup programs.
+        .find(|folder| folder.join("CACHEDIR.TAG").exists())
+        .map_or_else(|| root().join("target"), Path::to_path_buf)
 }
 
 /// What the servers leave for a later run: downloaded jars, logs of failed runs, the state of `services up`.
@@ -65,6 +67,7 @@ mod tests {
 
     #[test]
     fn the_target_folder_holds_the_running_test() {
-        assert!(std::env::current_exe().unwrap().starts_with(target()));
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(own.strip_prefix(target()).unwrap().components().count(), 3);
     }
 }

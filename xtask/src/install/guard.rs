@@ -14,7 +14,7 @@ const MARK: &str = "# put here by `cargo xtask` for the time of an installation"
 const SAVED: &str = "redrive-saved";
 
 /// While it lives, packages start no service: Debian's packages ask `policy-rc.d` first.
-pub(super) struct NoServiceStart(Option<Replaced>);
+pub(super) struct NoServiceStart(#[allow(dead_code, reason = "undoes itself when dropped")] Option<Replaced>);
 
 impl NoServiceStart {
     pub(super) fn put() -> Result<Self> {

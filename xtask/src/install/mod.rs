@@ -9,6 +9,8 @@ mod table;
 
 pub(crate) use table::{BUILD, BUILD_CLIENTS, JAVA, Need, POSTGRES, RABBITMQ};
 
+use std::fmt::Write;
+
 use crate::error::{Result, failed};
 
 /// Makes sure that everything is there. Returns the packages that were installed.
@@ -41,16 +43,17 @@ fn packages(missing: &[Need]) -> Vec<&'static str> {
 fn advice(missing: &[Need]) -> String {
     let mut text = String::from("something is missing on this machine:");
     for need in missing {
-        text.push_str(&format!("\n  {}: {}", need.what, need.why));
+        let _ = write!(text, "\n  {}: {}", need.what, need.why);
     }
     let packages = packages(missing).join(" ");
     if debian::is_debian() {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\ninstall it as root: apt-get install --no-install-recommends {packages}\n\
              or run this command as root"
-        ));
+        );
     } else {
-        text.push_str(&format!("\non Debian these are the packages: {packages}"));
+        let _ = write!(text, "\non Debian these are the packages: {packages}");
     }
     text
 }

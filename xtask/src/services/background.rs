@@ -21,7 +21,8 @@ pub(super) fn up(names: &[Kind]) -> Result<()> {
     let kinds = if names.is_empty() { &Kind::ALL[..] } else { names };
     let mut steps = Steps::new(2 + kinds.len());
     steps.run("install what is missing", || {
-        let needs: Vec<_> = kinds.iter().filter(|kind| given::address(**kind).is_none()).map(needs).collect();
+        let needs: Vec<_> =
+            kinds.iter().filter(|kind| given::address(**kind).is_none()).map(|kind| needs(*kind)).collect();
         install::ensure(&needs)
     })?;
     let ready = steps.run("supervisor", find_or_start)?;
@@ -39,7 +40,7 @@ pub(super) fn up(names: &[Kind]) -> Result<()> {
     Ok(())
 }
 
-fn needs(kind: &Kind) -> &'static [install::Need] {
+fn needs(kind: Kind) -> &'static [install::Need] {
     match kind {
         Kind::Kafka => install::JAVA,
         Kind::Rabbitmq => install::RABBITMQ,
@@ -54,7 +55,7 @@ pub(super) fn down() -> Result<()> {
         return Ok(());
     };
     ask(Path::new(&ready.socket), &Request { shutdown: true, ..Request::default() })?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while Path::new(&ready.folder).exists() {
         if Instant::now() > deadline {
             return Err(failed(format!("the servers in {} do not stop", ready.folder)));

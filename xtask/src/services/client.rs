@@ -16,7 +16,7 @@ use super::supervisor::Ready;
 pub(crate) const VARIABLE: &str = "REDRIVE_SERVICES";
 
 /// Servers stop within half a minute or are killed; the supervisor needs little more.
-const END_PATIENCE: Duration = Duration::from_secs(60);
+const END_PATIENCE: Duration = Duration::from_mins(1);
 
 /// A supervisor that ends with this value, and with this process however that ends.
 pub(crate) struct Supervisor {
@@ -114,13 +114,12 @@ pub(super) fn launch(command: &mut Command) -> Result<(Child, Ready)> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).context("cannot read from the supervisor")?;
     }
-    match serde_json::from_str(&line) {
-        Ok(ready) => Ok((child, ready)),
-        Err(_) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(failed("the supervisor of the servers did not start"))
-        }
+    if let Ok(ready) = serde_json::from_str(&line) {
+        Ok((child, ready))
+    } else {
+        let _ = child.kill();
+        let _ = child.wait();
+        Err(failed("the supervisor of the servers did not start"))
     }
 }
 

@@ -15,7 +15,7 @@ use super::protocol::{Answer, Kind, ServerStatus};
 use super::service::{self, Service, Site, Trouble};
 
 /// How long a server may take until it answers.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_PATIENCE: Duration = Duration::from_mins(2);
 /// How often other ports are tried when one was taken between looking and listening.
 const PORT_ATTEMPTS: u32 = 3;
 
@@ -183,11 +183,13 @@ impl Room {
     /// Starts what does not run, and waits until it answers.
     fn start(&mut self, node: Option<usize>) -> Result<()> {
         let service = self.service.as_mut().ok_or_else(|| failed("it was never started"))?;
+        let mut started = false;
         for (index, process) in self.processes.iter_mut().enumerate() {
             let wanted = node.is_none_or(|node| node == index);
             let runs = process.as_mut().is_some_and(|process| process.ended().is_none());
             if wanted && !runs {
                 *process = Some(service.spawn(index)?);
+                started = true;
             }
         }
         let deadline = Instant::now() + START_PATIENCE;
@@ -201,7 +203,8 @@ impl Room {
                 running.push(index);
             }
             match service.healthy(&running) {
-                Ok(()) => return service.confirm(),
+                Ok(()) if started => return service.confirm(),
+                Ok(()) => return Ok(()),
                 Err(_) if self.site.ending.is_asked() => return Err(Error::Interrupted),
                 Err(trouble) if Instant::now() > deadline => {
                     let tails: Vec<String> = self.processes.iter().flatten().map(Process::tail).collect();

@@ -63,7 +63,7 @@ impl Kafka {
             .args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"])
             .arg(folder.join("server.properties"));
         let log = self.site.log(&format!("format-{node}"));
-        finish(&mut command, &log, Duration::from_secs(120), &self.site.ending)
+        finish(&mut command, &log, Duration::from_mins(2), &self.site.ending)
     }
 
     fn properties(&self, node: usize) -> String {
@@ -196,7 +196,7 @@ fn jars(site: &Site) -> std::result::Result<PathBuf, Trouble> {
             .current_dir(fresh.path())
             .args(["-q", "-B", "-Dmaven.wagon.http.retryHandler.count=3", "dependency:copy-dependencies"])
             .arg(&output);
-        match finish(&mut command, &site.log("maven"), Duration::from_secs(900), &site.ending) {
+        match finish(&mut command, &site.log("maven"), Duration::from_mins(15), &site.ending) {
             Ok(()) => break,
             Err(crate::error::Error::Failed(_)) if attempt < 3 => attempt += 1,
             Err(error) => return Err(error.into()),

@@ -57,7 +57,7 @@ impl Postgres {
             .args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
             .arg("--pgdata")
             .arg(self.data());
-        finish(&mut command, &self.site.log("initdb"), Duration::from_secs(120), &self.site.ending)
+        finish(&mut command, &self.site.log("initdb"), Duration::from_mins(2), &self.site.ending)
     }
 
     /// One of its programs, run by the right user.

@@ -245,7 +245,7 @@ mod tests {
         let outcome = finish(
             Command::new("sleep").arg("600"),
             &folder.path().join("log"),
-            Duration::from_secs(600),
+            Duration::from_mins(10),
             &ending,
         );
         assert!(matches!(outcome, Err(Error::Interrupted)));

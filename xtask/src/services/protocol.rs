@@ -48,6 +48,7 @@ impl fmt::Display for Kind {
 /// A request, as it stands on the line. Exactly one of the verbs is expected.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "verbs of the protocol, not states")]
 pub(crate) struct Request {
     /// Verb: a server is needed; started unless it runs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! The process that owns the servers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,11 +33,20 @@ pub(super) struct Ready {
 }
 
 /// Why the supervisor ends.
-#[derive(Debug)]
 enum End {
     ParentGone,
     Signal(i32),
     Asked,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ParentGone => f.write_str("the parent is gone"),
+            Self::Signal(number) => write!(f, "signal {number}"),
+            Self::Asked => f.write_str("asked to"),
+        }
+    }
 }
 
 /// Owns servers until the parent is gone, a signal comes, or somebody asks for the end.
@@ -84,7 +94,7 @@ pub(super) fn serve(detached: bool, quick: bool) -> Result<()> {
     });
 
     let why = end.recv().context("the supervisor lost its way")?;
-    state.note(&format!("ending: {why:?}"));
+    state.note(&format!("ending: {why}"));
     state.end();
     let keep_logs = state.failed.load(Ordering::SeqCst);
     folder.remove(keep_logs)
