@@ -59,21 +59,30 @@ impl Summary<'_> {
     }
 }
 
+/// What became of one kind of server, in one line.
+fn server(status: &Status, kind: Kind) -> String {
+    let all: Vec<_> =
+        status.servers.iter().chain(&status.past).filter(|server| server.kind == kind).collect();
+    let Some(first) = all.first() else { return "not started: no test asked for it".to_owned() };
+    if first.given {
+        let address = first.address.as_deref().unwrap_or("an address not known");
+        return format!("{}: {address}", first.state);
+    }
+    let mut starts: Vec<u64> = all.iter().filter_map(|server| server.started_in_ms).collect();
+    starts.sort_unstable();
+    let Some(quickest) = starts.first() else { return first.state.clone() };
+    let version = all.iter().find_map(|server| server.version.as_deref()).unwrap_or("version not known");
+    let quickest = human(Duration::from_millis(*quickest));
+    match starts.len() {
+        1 => format!("{version}, started in {quickest}"),
+        count => format!("{version}, {count} instances, the quickest started in {quickest}"),
+    }
+}
+
 fn servers(status: &Status) -> String {
     let mut text = String::from("servers\n");
     for kind in Kind::ALL {
-        let mut found = status.servers.iter().filter(|server| server.kind == kind).peekable();
-        if found.peek().is_none() {
-            let _ = writeln!(text, "  {:<10} not started: no test asked for it", kind.name());
-        }
-        for server in found {
-            let version = server.version.as_deref().unwrap_or("version not known");
-            let how = match server.started_in_ms {
-                Some(millis) => format!("started in {}", human(Duration::from_millis(millis))),
-                None => server.state.clone(),
-            };
-            let _ = writeln!(text, "  {:<10} {version}  {how}", kind.name());
-        }
+        let _ = writeln!(text, "  {:<10} {}", kind.name(), server(status, kind));
     }
     if !status.skips.is_empty() {
         text.push_str("did not run\n");
@@ -90,7 +99,7 @@ fn servers(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::Skip;
+    use crate::services::{ServerStatus, Skip};
 
     fn status(kind: SkipKind) -> Status {
         let skip = Skip { test: "kafka::smoke".to_owned(), kind, reason: "no Java".to_owned() };
@@ -116,6 +125,23 @@ mod tests {
         let text = summary(&[], &skipped, false).text();
         assert!(text.contains("kafka::smoke: skipped: no Java"), "{text}");
         assert_eq!(text.lines().last(), Some("test passed in 1m 01s, 1 skipped"));
+    }
+
+    #[test]
+    fn a_server_that_ended_with_its_test_is_named_too() {
+        let ran = ServerStatus {
+            kind: Kind::Kafka,
+            instance: "own-1".to_owned(),
+            state: "running".to_owned(),
+            address: None,
+            version: Some("4.3.0".to_owned()),
+            given: false,
+            started_in_ms: Some(2_000),
+            pids: Vec::new(),
+        };
+        let status = Status { past: vec![ran], ..Status::default() };
+        assert_eq!(server(&status, Kind::Kafka), "4.3.0, started in 2.0 s");
+        assert_eq!(server(&status, Kind::Postgres), "not started: no test asked for it");
     }
 
     #[test]

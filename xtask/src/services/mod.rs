@@ -24,9 +24,9 @@ use clap::Subcommand;
 use crate::error::Result;
 
 pub(crate) use client::{Supervisor, VARIABLE};
-#[cfg(test)]
-pub(crate) use protocol::Skip;
 pub(crate) use protocol::{Kind, SkipKind, Status};
+#[cfg(test)]
+pub(crate) use protocol::{ServerStatus, Skip};
 
 /// `cargo xtask services …`
 #[derive(Subcommand)]

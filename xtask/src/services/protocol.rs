@@ -128,8 +128,11 @@ pub(crate) struct Status {
     pub(crate) folder: String,
     /// Where the logs go at the end, once something has failed.
     pub(crate) kept_logs: Option<String>,
-    /// Each server that was asked for.
+    /// Each server that was asked for and is still there.
     pub(crate) servers: Vec<ServerStatus>,
+    /// Those that ended with the test that they belonged to.
+    #[serde(default)]
+    pub(crate) past: Vec<ServerStatus>,
     /// Tests that did not run.
     pub(crate) skips: Vec<Skip>,
 }

@@ -8,6 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -101,6 +102,7 @@ pub(super) fn serve(detached: bool, quick: bool) -> Result<()> {
 }
 
 struct State {
+    began: Instant,
     ends: Sender<End>,
     ending: Ending,
     quick: bool,
@@ -111,6 +113,7 @@ struct State {
     kept_logs: std::path::PathBuf,
     instances: Mutex<BTreeMap<(Kind, String), Instance>>,
     given: Mutex<BTreeMap<Kind, ServerStatus>>,
+    past: Mutex<Vec<ServerStatus>>,
     skips: Mutex<Vec<Skip>>,
     log: Mutex<File>,
 }
@@ -119,6 +122,7 @@ impl State {
     fn new(folder: &Folder, quick: bool, ends: Sender<End>) -> Result<Self> {
         let log = File::create(folder.logs().join("supervisor.log")).context("cannot write a log")?;
         Ok(Self {
+            began: Instant::now(),
             ends,
             ending: Ending::default(),
             quick,
@@ -129,6 +133,7 @@ impl State {
             kept_logs: folder.kept_logs().to_path_buf(),
             instances: Mutex::default(),
             given: Mutex::default(),
+            past: Mutex::default(),
             skips: Mutex::default(),
             log: Mutex::new(log),
         })
@@ -137,7 +142,7 @@ impl State {
     fn note(&self, text: &str) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         // A full disk must not keep the servers from being stopped.
-        let _ = writeln!(log, "{text}");
+        let _ = writeln!(log, "{:>8.2} s  {text}", self.began.elapsed().as_secs_f64());
     }
 
     /// Stops everything, all servers at the same time.
@@ -226,6 +231,9 @@ impl State {
     fn release(&self, kind: Kind, name: &str) {
         let instance =
             self.instances.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, name.to_owned()));
+        if let Some(status) = instance.as_ref().and_then(Instance::status) {
+            self.past.lock().unwrap_or_else(PoisonError::into_inner).push(status);
+        }
         // Outside the lock: it takes as long as the server takes to stop.
         drop(instance);
     }
@@ -239,6 +247,7 @@ impl State {
             folder: self.folder.display().to_string(),
             kept_logs: self.failed.load(Ordering::SeqCst).then(|| self.kept_logs.display().to_string()),
             servers,
+            past: self.past.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             skips: self.skips.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
