@@ -57,12 +57,22 @@ impl Steps {
         }
         self.say(name);
         let outcome = self.timed(name, step);
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.bar
+            && self.done.len() < self.total
+        {
             bar.reset();
             bar.set_position(self.done.len() as u64);
             bar.enable_steady_tick(Duration::from_millis(120));
         }
         outcome
+    }
+
+    /// Says something between two steps.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
     }
 
     /// What ran so far.

@@ -65,7 +65,7 @@ fn check(steps: &mut Steps, quick: bool, nextest: bool, status: &mut Option<Stat
     steps.run("build the tests", || quiet("cargo test", cargo().arg("test").args(WHOLE).arg("--no-run")))?;
 
     let supervisor = Supervisor::start(quick)?;
-    eprintln!("servers, once asked for, are in {}", supervisor.folder());
+    steps.note(&format!("servers, once asked for, are in {}", supervisor.folder()));
     let outcome = tests(steps, &supervisor, quick, nextest);
     if matches!(outcome, Err(Error::Failed(_))) {
         supervisor.mark_failed()?;
