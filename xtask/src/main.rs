@@ -69,10 +69,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Error::Interrupted) => {
-            eprintln!("interrupted");
-            ExitCode::from(130)
-        }
+        Err(Error::Interrupted) => ExitCode::from(130),
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -15,6 +15,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) took: Duration,
     /// The error of the step that failed.
     pub(crate) error: Option<String>,
+    /// Somebody asked for the end.
+    pub(crate) interrupted: bool,
 }
 
 impl Summary<'_> {
@@ -26,14 +28,18 @@ impl Summary<'_> {
 
     /// Whether the run as a whole passed.
     pub(crate) fn passed(&self) -> bool {
-        self.error.is_none() && !(self.strict && self.skipped() > 0)
+        self.error.is_none() && !self.interrupted && !(self.strict && self.skipped() > 0)
     }
 
     /// The whole text. Its last line says in plain words how it went.
     pub(crate) fn text(&self) -> String {
         let mut text = String::from("\nsteps\n");
         for step in self.steps {
-            let mark = if step.passed { "ok" } else { "FAILED" };
+            let mark = match (step.passed, self.interrupted) {
+                (true, _) => "ok",
+                (false, true) => "interrupted",
+                (false, false) => "FAILED",
+            };
             let _ = writeln!(text, "  {:<24} {:>9}  {mark}", step.name, human(step.took));
         }
         if let Some(status) = self.status {
@@ -47,6 +53,9 @@ impl Summary<'_> {
         let _ = match (self.passed(), failed, self.skipped()) {
             (true, _, 0) => writeln!(text, "\ntest passed in {took}"),
             (true, _, skipped) => writeln!(text, "\ntest passed in {took}, {skipped} skipped"),
+            (false, Some(step), _) if self.interrupted => {
+                writeln!(text, "\ntest interrupted at: {step} (after {took})")
+            }
             (false, Some(step), _) => writeln!(text, "\ntest failed at: {step} (after {took})"),
             (false, None, skipped) => {
                 writeln!(
@@ -107,7 +116,14 @@ mod tests {
     }
 
     fn summary<'a>(steps: &'a [Step], status: &'a Status, strict: bool) -> Summary<'a> {
-        Summary { steps, status: Some(status), strict, took: Duration::from_secs(61), error: None }
+        Summary {
+            steps,
+            status: Some(status),
+            strict,
+            took: Duration::from_secs(61),
+            error: None,
+            interrupted: false,
+        }
     }
 
     #[test]

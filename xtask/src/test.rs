@@ -30,7 +30,11 @@ pub(crate) fn run(quick: bool) -> Result<()> {
         status: status.as_ref(),
         strict,
         took: began.elapsed(),
-        error: outcome.as_ref().err().map(ToString::to_string),
+        error: match &outcome {
+            Err(Error::Failed(text)) => Some(text.clone()),
+            Ok(()) | Err(Error::Interrupted) => None,
+        },
+        interrupted: matches!(outcome, Err(Error::Interrupted)),
     };
     println!("{}", summary.text().trim_end());
     match outcome {
