@@ -9,7 +9,7 @@ use crate::error::{Error, Result, failed};
 use crate::install;
 use crate::licences;
 use crate::progress::Steps;
-use crate::services::{SkipKind, Status, Supervisor, VARIABLE};
+use crate::services::{self, Kind, SkipKind, Status, Supervisor, VARIABLE};
 use crate::summary::Summary;
 
 const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
@@ -47,10 +47,10 @@ pub(crate) fn run(quick: bool) -> Result<()> {
 
 fn check(steps: &mut Steps, quick: bool, nextest: bool, status: &mut Option<Status>) -> Result<()> {
     steps.run("install what is missing", || {
-        let mut needs = vec![install::BUILD, install::BUILD_CLIENTS, install::RABBITMQ, install::POSTGRES];
-        if !quick {
-            needs.push(install::JAVA);
-        }
+        let kinds: Vec<Kind> =
+            Kind::ALL.into_iter().filter(|kind| !(quick && *kind == Kind::Kafka)).collect();
+        let mut needs = vec![install::BUILD, install::BUILD_CLIENTS];
+        needs.extend(services::needs(&kinds));
         install::ensure(&needs)
     })?;
     steps.run("format", || quiet("cargo fmt", cargo().args(["fmt", "--all", "--check"])))?;

@@ -12,7 +12,6 @@ use crate::place;
 use crate::progress::{Steps, human};
 
 use super::client::{self, ask, launch, program};
-use super::given;
 use super::protocol::{Kind, Request};
 use super::supervisor::Ready;
 
@@ -20,11 +19,7 @@ use super::supervisor::Ready;
 pub(super) fn up(names: &[Kind]) -> Result<()> {
     let kinds = if names.is_empty() { &Kind::ALL[..] } else { names };
     let mut steps = Steps::new(2 + kinds.len());
-    steps.run("install what is missing", || {
-        let needs: Vec<_> =
-            kinds.iter().filter(|kind| given::address(**kind).is_none()).map(|kind| needs(*kind)).collect();
-        install::ensure(&needs)
-    })?;
+    steps.run("install what is missing", || install::ensure(&super::needs(kinds)))?;
     let ready = steps.run("supervisor", find_or_start)?;
     let mut addresses = Vec::new();
     for kind in kinds {
@@ -38,14 +33,6 @@ pub(super) fn up(names: &[Kind]) -> Result<()> {
     println!("folder    {}", ready.folder);
     println!("tests find them by themselves; `cargo xtask services down` stops them");
     Ok(())
-}
-
-fn needs(kind: Kind) -> &'static [install::Need] {
-    match kind {
-        Kind::Kafka => install::JAVA,
-        Kind::Rabbitmq => install::RABBITMQ,
-        Kind::Postgres => install::POSTGRES,
-    }
 }
 
 /// Stops them.

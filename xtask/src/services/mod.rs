@@ -22,6 +22,7 @@ mod supervisor;
 use clap::Subcommand;
 
 use crate::error::Result;
+use crate::install;
 
 pub(crate) use client::{Supervisor, VARIABLE};
 pub(crate) use protocol::{Kind, SkipKind, Status};
@@ -55,6 +56,19 @@ pub(crate) enum Action {
         #[arg(long)]
         quick: bool,
     },
+}
+
+/// What these servers need from the system, except those that somebody else runs.
+pub(crate) fn needs(kinds: &[Kind]) -> Vec<&'static [install::Need]> {
+    kinds
+        .iter()
+        .filter(|kind| given::address(**kind).is_none())
+        .map(|kind| match kind {
+            Kind::Kafka => install::JAVA,
+            Kind::Rabbitmq => install::RABBITMQ,
+            Kind::Postgres => install::POSTGRES,
+        })
+        .collect()
 }
 
 pub(crate) fn run(action: Action) -> Result<()> {

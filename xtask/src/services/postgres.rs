@@ -122,7 +122,7 @@ impl Service for Postgres {
             return Ok(());
         }
         let answer = Command::new(self.programs.join("pg_isready"))
-            .args(["--host=127.0.0.1", "--timeout=5", "--quiet", "--port"])
+            .args(["--host=127.0.0.1", "--username=postgres", "--timeout=5", "--quiet", "--port"])
             .arg(self.port.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
