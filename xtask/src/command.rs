@@ -69,7 +69,11 @@ pub(crate) fn quiet(name: &str, command: &mut Command) -> Result<()> {
         Ok(status) => {
             Err(failed(format!("{name} failed ({status})\n{}\nwhole log: {}", tail(&path), path.display())))
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            // It was not run to its end: nothing to learn from.
+            let _ = std::fs::remove_file(&path);
+            Err(error)
+        }
     }
 }
 

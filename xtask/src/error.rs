@@ -8,6 +8,9 @@ pub(crate) enum Error {
     /// Something failed; the text says what and, where known, what to do.
     #[error("{0}")]
     Failed(String),
+    /// Something failed and has been shown already.
+    #[error("failed")]
+    Reported,
     /// A person or the system asked the task to end.
     #[error("interrupted")]
     Interrupted,

@@ -75,6 +75,13 @@ impl Steps {
         }
     }
 
+    /// Names the packages that were installed, if any.
+    pub(crate) fn note_installed(&self, packages: &[&str]) {
+        if !packages.is_empty() {
+            self.note(&format!("installed {}", packages.join(" ")));
+        }
+    }
+
     /// What ran so far.
     pub(crate) fn done(&self) -> &[Step] {
         &self.done

@@ -58,7 +58,7 @@ pub(crate) const BUILD_CLIENTS: &[Need] = &[
 pub(crate) const JAVA: &[Need] = &[
     Need {
         what: "Java 17 or newer",
-        present: || place::on_path("java"),
+        present: java_is_new_enough,
         packages: &["default-jre-headless"],
         why: "the tests on a real Kafka",
     },
@@ -89,6 +89,18 @@ pub(crate) const POSTGRES: &[Need] = &[Need {
     why: "the tests on a real PostgreSQL",
 }];
 
+/// Kafka 4 runs on Java 17 or newer.
+fn java_is_new_enough() -> bool {
+    let output = Command::new("java").arg("-version").stdin(Stdio::null()).output();
+    output.is_ok_and(|output| java_version(&String::from_utf8_lossy(&output.stderr)) >= Some(17))
+}
+
+/// The first number of `openjdk version "17.0.15" 2025-04-15`.
+fn java_version(text: &str) -> Option<u32> {
+    let number = text.lines().find_map(|line| line.split_once("version \""))?.1;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 fn known_to_pkg_config(library: &str) -> bool {
     Command::new("pkg-config")
         .args(["--exists", library])
@@ -96,4 +108,17 @@ fn known_to_pkg_config(library: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn java_tells_its_version_in_two_ways() {
+        assert_eq!(java_version("openjdk version \"17.0.15\" 2025-04-15\nOpenJDK"), Some(17));
+        assert_eq!(java_version("Picked up JAVA_TOOL_OPTIONS\njava version \"1.8.0_292\""), Some(1));
+        assert_eq!(java_version("java version \"21\""), Some(21));
+        assert_eq!(java_version("not found"), None);
+    }
 }

@@ -19,7 +19,8 @@ use super::supervisor::Ready;
 pub(super) fn up(names: &[Kind]) -> Result<()> {
     let kinds = if names.is_empty() { &Kind::ALL[..] } else { names };
     let mut steps = Steps::new(2 + kinds.len());
-    steps.run("install what is missing", || install::ensure(&super::needs(kinds)))?;
+    let installed = steps.run("install what is missing", || install::ensure(&super::needs(kinds)))?;
+    steps.note_installed(&installed);
     let ready = steps.run("supervisor", find_or_start)?;
     let mut addresses = Vec::new();
     for kind in kinds {

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use crate::command::tied;
 use crate::error::{Context, Result, failed};
+use crate::install;
 use crate::place;
 
 use super::kafka_wire;
@@ -38,8 +39,8 @@ struct Ports {
 
 impl Kafka {
     pub(super) fn prepare(nodes: usize, site: Site) -> std::result::Result<Self, Trouble> {
-        if !place::on_path("java") {
-            return Err(Trouble::Unavailable("Java is not installed".to_owned()));
+        if let Some(java) = install::JAVA.first().filter(|java| !(java.present)()) {
+            return Err(Trouble::Unavailable(format!("{} is not installed", java.what)));
         }
         let jars = jars(&site)?;
         let nodes = (0..nodes.clamp(1, 9))
