@@ -1,0 +1,10 @@
+//! What this build can run. A setting of a part that is not in it is checked all the same, and named.
+
+/// The parts, and whether they are in this build.
+pub const BUILT_IN: &[(&str, bool)] =
+    &[("embedded", false), ("kafka", false), ("rabbitmq", false), ("postgres", false)];
+
+/// Whether a part is in this build.
+pub fn is_built_in(part: &str) -> bool {
+    BUILT_IN.iter().any(|(name, there)| *name == part && *there)
+}

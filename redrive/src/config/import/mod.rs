@@ -1,0 +1,102 @@
+//! Settings of other retry layers, read and written down again as a `redrive.yaml`.
+//!
+//! Moving over begins with the settings there are. What is printed is meant to be read: a comment says what each
+//! choice stands for and why it was made, and what had no counterpart is named.
+
+mod failed_messages;
+mod message_policies;
+mod retry_settings;
+mod writer;
+
+use super::finding::{Findings, Severity};
+use super::tree::{self, Entry, Node};
+use super::{MAX_BYTES, Report, unreadable};
+use crate::codes;
+use writer::Writer;
+
+/// How deep the settings may stand in the file.
+const DEEPEST: usize = 4;
+
+/// Reads settings in one of three formats and prints a `redrive.yaml`:
+///
+/// - `failedMessagesRetryConfiguration`, classes of exceptions with a retry policy each;
+/// - `messagePolicies`, a budget for each message type;
+/// - retry settings with `MaxRetryAttempts` and delays in milliseconds, as JSON.
+///
+/// Each may stand at the root or under the keys it usually stands under.
+///
+/// ```
+/// let settings = br#"{ "MaxRetryAttempts": 3, "RetryDelayMs": 5000, "UseExponentialBackoff": false }"#;
+/// let report = redrive::config::import::import(settings);
+/// assert!(report.value.is_some_and(|yaml| yaml.contains(r#"retry: "5s x3""#)));
+/// ```
+pub fn import(bytes: &[u8]) -> Report<String> {
+    if bytes.len() > MAX_BYTES {
+        return unreadable(String::new(), 0, &format!("the file is larger than {MAX_BYTES} bytes"));
+    }
+    let source = match std::str::from_utf8(bytes) {
+        Ok(source) => source.to_owned(),
+        Err(error) => {
+            let source = String::from_utf8_lossy(bytes).into_owned();
+            return unreadable(source, error.valid_up_to(), "the file is not UTF-8 text");
+        }
+    };
+    let mut findings = Findings::new(&source);
+    let mut yaml = None;
+    if let Some(tree) = tree::read(&mut findings) {
+        yaml = written(&tree, &mut findings);
+    }
+    if yaml.is_none() && findings.len() == 0 {
+        let help =
+            "known are failedMessagesRetryConfiguration, messagePolicies, and MaxRetryAttempts with its \
+                    companions"
+                .to_owned();
+        findings.error(codes::UNREADABLE_IMPORT, 0..0, "no known settings were found in the file", help);
+    }
+    let findings = findings.into_sorted();
+    let value = yaml.filter(|_| findings.iter().all(|finding| finding.severity < Severity::Error));
+    Report { source, value, findings }
+}
+
+fn written(tree: &Node, findings: &mut Findings<'_>) -> Option<String> {
+    let mut writer = Writer::new();
+    if let Some((parent, entry)) = find(tree, &|entry| entry.key == "failedMessagesRetryConfiguration", 0) {
+        failed_messages::write(&entry.value, parent, &mut writer, findings);
+    } else if let Some((_, entry)) = find(tree, &|entry| entry.key == "messagePolicies", 0) {
+        message_policies::write(&entry.value, &mut writer, findings);
+    } else if let Some((settings, _)) = find(tree, &|entry| entry.key == "MaxRetryAttempts", 0) {
+        retry_settings::write(settings, &mut writer, findings);
+    } else {
+        return None;
+    }
+    Some(writer.finish())
+}
+
+/// The first entry that fits, and the map that it stands in.
+fn find<'t>(node: &'t Node, fits: &dyn Fn(&Entry) -> bool, depth: usize) -> Option<(&'t Node, &'t Entry)> {
+    if depth > DEEPEST {
+        return None;
+    }
+    let here = node.entries().iter().find(|entry| fits(entry)).map(|entry| (node, entry));
+    here.or_else(|| node.entries().iter().find_map(|entry| find(&entry.value, fits, depth + 1)))
+}
+
+/// Names a setting that has no counterpart.
+fn left_out(entry: &Entry, why: &str, writer: &mut Writer, findings: &mut Findings<'_>) {
+    let message = format!("`{}` was not carried over: {why}", super::structure::shown(&entry.key));
+    writer.comment(&message);
+    findings.add(Severity::Warning, codes::NOT_CARRIED_OVER, entry.key_span.clone(), message, None);
+}
+
+/// A value that has to be a whole number.
+fn number(entry: &Entry, findings: &mut Findings<'_>) -> Option<u64> {
+    let number = match &entry.value.kind {
+        tree::Kind::Scalar(scalar) => scalar.as_integer().and_then(|number| u64::try_from(number).ok()),
+        _ => None,
+    };
+    if number.is_none() {
+        let message = format!("`{}` has to be a whole number, found {}", entry.key, entry.value.what());
+        findings.error(codes::WRONG_TYPE, entry.value.span.clone(), message, None);
+    }
+    number
+}

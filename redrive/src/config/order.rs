@@ -1,0 +1,85 @@
+//! What keeps the messages of one business process in order.
+
+use std::fmt;
+use std::str::FromStr;
+
+use redrive_core::FactSource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What the lanes of a flow are made by.
+///
+/// ```
+/// use redrive::config::OrderBy;
+///
+/// assert_eq!("key".parse(), Ok(OrderBy::Key));
+/// assert!("json:/order/id".parse::<OrderBy>().is_ok());
+/// assert!("customer".parse::<OrderBy>().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum OrderBy {
+    /// Nothing: messages overtake each other.
+    #[default]
+    None,
+    /// The message's key.
+    Key,
+    /// A header or a value in the body.
+    Fact(FactSource),
+}
+
+/// A text that names nothing to order by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is nothing to order by; expected none, key, header:NAME or json:/pointer")]
+pub struct OrderByError(String);
+
+impl FromStr for OrderBy {
+    type Err = OrderByError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            "key" => Ok(Self::Key),
+            _ => match text.parse() {
+                Ok(fact @ (FactSource::Header(_) | FactSource::Json(_))) => Ok(Self::Fact(fact)),
+                _ => Err(OrderByError(text.chars().take(64).collect())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for OrderBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Key => f.write_str("key"),
+            Self::Fact(fact) => fact.fmt(f),
+        }
+    }
+}
+
+impl Serialize for OrderBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for OrderBy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for OrderBy {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OrderBy".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^(none|key|header:.+|json:/.*)$",
+            "description": "none, key, header:NAME or json:/pointer"
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! What a file means: names that have to exist, addresses that have to be ones, settings that contradict each
+//! other.
+
+use std::net::IpAddr;
+
+use redrive_core::TextError;
+
+use super::built_in::is_built_in;
+use super::file::{Config, VERSION};
+use super::finding::{Findings, Severity};
+use super::tree::Node;
+use super::{flow_checks, policy_checks};
+use crate::address::{AmqpAddress, PostgresAddress, host_and_port};
+use crate::codes;
+
+/// Checks what the structure cannot know.
+pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    check_version(tree, config, findings);
+    check_data(tree, config, findings);
+    check_listen(tree, config, findings);
+    check_brokers(tree, config, findings);
+    flow_checks::check(tree, config, findings);
+    policy_checks::check(tree, config, findings);
+}
+
+fn check_version(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    if let Some(node) = tree.get("version").filter(|_| config.version != VERSION) {
+        let message = format!("version {} is not known", config.version);
+        findings.error(
+            codes::WRONG_VERSION,
+            node.span.clone(),
+            message,
+            format!("write `version: {VERSION}`"),
+        );
+    }
+}
+
+fn check_data(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    let (Some(data), Some(node)) = (&config.data, tree.get("data")) else { return };
+    if data.starts_with("postgres://") || data.starts_with("postgresql://") {
+        match data.parse::<PostgresAddress>() {
+            Ok(address) if address.queue.is_some() => findings.error(
+                codes::WRONG_ADDRESS,
+                node.span.clone(),
+                "the place for data is a database, not a queue",
+                "leave `queue` out".to_owned(),
+            ),
+            Ok(_) => note_if_not_built_in(node, "postgres", findings),
+            Err(error) => wrong_address(node, &error, findings),
+        }
+    } else if data.contains("://") {
+        let help = "give a file such as ./redrive.db, or postgres://user@host/database".to_owned();
+        findings.error(
+            codes::WRONG_ADDRESS,
+            node.span.clone(),
+            "data is kept in a file or in PostgreSQL",
+            help,
+        );
+    } else if data.is_empty() {
+        let help = "give a file such as ./redrive.db, or leave the key out".to_owned();
+        findings.error(codes::WRONG_ADDRESS, node.span.clone(), "the name of the file is empty", help);
+    } else {
+        note_if_not_built_in(node, "embedded", findings);
+    }
+}
+
+fn check_listen(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    let (Some(listen), Some(node)) = (&config.listen, tree.get("listen")) else { return };
+    if listen == "off" {
+        return;
+    }
+    let parts = listen.rsplit_once(':');
+    let Some((host, _)) = parts.filter(|(_, port)| port.parse::<u16>().is_ok()) else {
+        let help = "give an address and a port such as 127.0.0.1:7337, or off".to_owned();
+        let message = "expected an address with a port";
+        findings.error(codes::WRONG_ADDRESS, node.span.clone(), message, help);
+        return;
+    };
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let loopback = host == "localhost" || ip.as_ref().is_ok_and(IpAddr::is_loopback);
+    if ip.is_err() && host != "localhost" {
+        let help = "give an IP address such as 127.0.0.1 or 0.0.0.0, or localhost".to_owned();
+        findings.error(codes::WRONG_ADDRESS, node.span.clone(), format!("`{host}` is no IP address"), help);
+    } else if !loopback && config.tls.is_none() && !config.insecure {
+        findings.error(
+            codes::OPEN_LISTENER,
+            node.span.clone(),
+            format!("{host} can be reached from other machines, without TLS"),
+            "give `tls:` a certificate and a key, say `insecure: true`, or listen on 127.0.0.1".to_owned(),
+        );
+    }
+}
+
+fn check_brokers(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    for (name, broker) in &config.brokers {
+        let Some(entry) = tree.get("brokers").and_then(|brokers| brokers.entry(name)) else { continue };
+        let passwords = match (&broker.kafka, &broker.rabbitmq) {
+            (Some(kafka), None) => {
+                if let Some(node) = entry.value.find(["kafka", "bootstrap"]) {
+                    check_hosts(node, &kafka.bootstrap, findings);
+                    note_if_not_built_in(node, "kafka", findings);
+                }
+                (&kafka.password_file, &kafka.password_env)
+            }
+            (None, Some(rabbit)) => {
+                if let Some(node) = entry.value.find(["rabbitmq", "url"]) {
+                    check_amqp(node, &rabbit.url, findings);
+                    note_if_not_built_in(node, "rabbitmq", findings);
+                }
+                (&rabbit.password_file, &rabbit.password_env)
+            }
+            _ => {
+                let help = "give `kafka:` or `rabbitmq:`".to_owned();
+                let message = format!("the broker `{name}` has to be exactly one of kafka and rabbitmq");
+                findings.error(codes::NOT_EXACTLY_ONE, entry.key_span.clone(), message, help);
+                continue;
+            }
+        };
+        if let (Some(_), Some(_)) = passwords {
+            let message = format!("the broker `{name}` has two passwords");
+            let help = "keep password_file or password_env".to_owned();
+            findings.error(codes::NOT_EXACTLY_ONE, entry.key_span.clone(), message, help);
+        }
+    }
+}
+
+fn check_hosts(node: &Node, hosts: &str, findings: &mut Findings<'_>) {
+    let mut at = 0;
+    for host in hosts.split(',') {
+        let trimmed = at + (host.len() - host.trim_start().len());
+        if let Err(error) = host_and_port(hosts, trimmed, host.trim()) {
+            wrong_address(node, &error, findings);
+            return;
+        }
+        at += host.len() + 1;
+    }
+}
+
+fn check_amqp(node: &Node, url: &str, findings: &mut Findings<'_>) {
+    match url.parse::<AmqpAddress>() {
+        Ok(address) if address.queue.is_some() => {
+            let help = "leave `queue` out; a flow's `from` names it".to_owned();
+            findings.error(codes::WRONG_ADDRESS, node.span.clone(), "a broker is not a queue", help);
+        }
+        Ok(_) => {}
+        Err(error) => wrong_address(node, &error, findings),
+    }
+}
+
+/// An address that cannot be read, at the character where it goes wrong.
+pub(super) fn wrong_address(node: &Node, error: &TextError, findings: &mut Findings<'_>) {
+    let help = "docs/errors/RD-CONFIG-12.md lists the forms".to_owned();
+    findings.error(codes::WRONG_ADDRESS, node.place_in(error.at()), error.to_string(), help);
+}
+
+/// Names a part that is not in this build, once, at its first place.
+pub(super) fn note_if_not_built_in(node: &Node, part: &str, findings: &mut Findings<'_>) {
+    if is_built_in(part) {
+        return;
+    }
+    let message = format!("{part} is not part of this build; the setting is checked but not used");
+    if !findings.has(codes::NOT_BUILT_IN, &message) {
+        findings.add(Severity::Note, codes::NOT_BUILT_IN, node.span.clone(), message, None);
+    }
+}

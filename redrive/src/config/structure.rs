@@ -1,0 +1,398 @@
+//! The structure of a file against the JSON schema of the types it is read into.
+//!
+//! Serde stops at the first thing it does not understand and knows no places. This walks the whole tree, reports
+//! everything that does not fit at the place where it stands, and hands on what does fit: a value that is wrong is
+//! left out, together with the smallest part around it that cannot do without it, so that the rest can still be
+//! read and looked at.
+
+use serde_json::{Map, Number, Value};
+
+use super::finding::Findings;
+use super::suggest;
+use super::texts;
+use super::tree::{Entry, Kind, Node, Scalar};
+use crate::codes;
+
+/// A schema and the name of the type it is for.
+#[derive(Clone, Copy)]
+struct Schema<'a> {
+    name: &'a str,
+    json: &'a Value,
+}
+
+/// Checks the tree against a schema and gives back what fits, as JSON.
+pub(crate) fn check(node: &Node, root: &Value, findings: &mut Findings<'_>) -> Option<Value> {
+    let checker = Checker { definitions: &root["$defs"] };
+    let schema = Schema { name: "", json: root };
+    match &node.kind {
+        // A root without one of its keys is still worth looking at.
+        Kind::Map(entries) => Some(checker.fitting(node, entries, schema, findings).0),
+        _ => checker.check(node, schema, findings),
+    }
+}
+
+/// The schema in the form that the check reads: `type: [string, null]` becomes a type that may be left empty.
+pub(crate) fn normalized(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(object) => {
+            if let Some(Value::Array(types)) = object.get("type") {
+                let other = types.iter().find(|kind| *kind != "null").cloned().unwrap_or(Value::Null);
+                object.insert("type".to_owned(), other);
+                object.insert(MAY_BE_EMPTY.to_owned(), Value::Bool(true));
+            }
+            for value in object.values_mut() {
+                *value = normalized(value.take());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = normalized(item.take())),
+        _ => {}
+    }
+    schema
+}
+
+const MAY_BE_EMPTY: &str = "x-may-be-empty";
+
+struct Checker<'a> {
+    definitions: &'a Value,
+}
+
+impl<'a> Checker<'a> {
+    fn resolve(&self, schema: Schema<'a>) -> Schema<'a> {
+        let name = schema.json["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/"));
+        match name {
+            Some(name) => Schema { name, json: &self.definitions[name] },
+            None => schema,
+        }
+    }
+
+    fn check(&self, node: &Node, schema: Schema<'a>, findings: &mut Findings<'_>) -> Option<Value> {
+        let may_be_empty = schema.json[MAY_BE_EMPTY] == true;
+        let schema = self.resolve(schema);
+        if let Kind::Scalar(scalar) = &node.kind
+            && scalar.is_null()
+            && may_be_empty
+        {
+            return Some(Value::Null);
+        }
+        if let Kind::Scalar(scalar) = &node.kind
+            && !scalar.is_null()
+            && let Some(names) = self.vocabulary(schema)
+        {
+            return name(node, scalar, schema.name, &names, findings);
+        }
+        if let Some(alternatives) = alternatives(schema) {
+            return self.check_one_of(node, &alternatives, findings);
+        }
+        match (&node.kind, schema.json["type"].as_str()) {
+            (Kind::Map(entries), Some("object")) => {
+                let (fits, complete) = self.fitting(node, entries, schema, findings);
+                complete.then_some(fits)
+            }
+            (Kind::List(items), Some("array")) => self.check_list(node, items, schema, findings),
+            (Kind::Scalar(scalar), Some("string")) if !scalar.is_null() => {
+                check_text(node, scalar, schema, findings)
+            }
+            (Kind::Scalar(scalar), Some("integer")) if scalar.as_integer().is_some() => {
+                check_integer(node, scalar, schema, findings)
+            }
+            (Kind::Scalar(scalar), Some("number")) if scalar.as_number().is_some() => {
+                check_number(node, scalar, schema, findings)
+            }
+            (Kind::Scalar(scalar), Some("boolean")) if scalar.as_bool().is_some() => {
+                scalar.as_bool().map(Value::Bool)
+            }
+            (Kind::Scalar(scalar), Some("null")) if scalar.is_null() => Some(Value::Null),
+            _ => {
+                wrong_type(node, &[schema], findings);
+                None
+            }
+        }
+    }
+
+    /// The names of a closed vocabulary, if the schema is one.
+    fn vocabulary(&self, schema: Schema<'a>) -> Option<Vec<&'a str>> {
+        let one = |json: &'a Value| -> Option<Vec<&'a str>> {
+            if let Some(name) = json["const"].as_str() {
+                return Some(vec![name]);
+            }
+            json["enum"].as_array()?.iter().map(Value::as_str).collect()
+        };
+        if let Some(names) = one(schema.json) {
+            return Some(names);
+        }
+        let mut names = Vec::new();
+        for alternative in schema.json["oneOf"].as_array().or_else(|| schema.json["anyOf"].as_array())? {
+            let alternative = self.resolve(Schema { name: "", json: alternative });
+            if alternative.json["type"] == "null" {
+                continue;
+            }
+            names.extend(one(alternative.json).or_else(|| self.vocabulary(alternative))?);
+        }
+        (!names.is_empty()).then_some(names)
+    }
+
+    /// A value that may be of several kinds: the kind decides which of them was meant.
+    fn check_one_of(
+        &self,
+        node: &Node,
+        alternatives: &[Schema<'a>],
+        findings: &mut Findings<'_>,
+    ) -> Option<Value> {
+        let fitting: Vec<_> = alternatives.iter().filter(|schema| self.may_be(node, **schema)).collect();
+        let mut fewest: Option<Vec<_>> = None;
+        for schema in &fitting {
+            let before = findings.len();
+            let value = self.check(node, **schema, findings);
+            if findings.len() == before {
+                return value;
+            }
+            let found = findings.take_after(before);
+            if fewest.as_ref().is_none_or(|fewest| found.len() < fewest.len()) {
+                fewest = Some(found);
+            }
+        }
+        match fewest {
+            Some(found) => findings.put_back(found),
+            None => {
+                let named: Vec<_> = alternatives.iter().map(|schema| self.resolve(*schema)).collect();
+                wrong_type(node, &named, findings);
+            }
+        }
+        None
+    }
+
+    /// Whether the node is of a kind that the schema could take.
+    fn may_be(&self, node: &Node, schema: Schema<'a>) -> bool {
+        let schema = self.resolve(schema);
+        if let Some(alternatives) = alternatives(schema) {
+            return alternatives.iter().any(|alternative| self.may_be(node, *alternative));
+        }
+        match (&node.kind, schema.json["type"].as_str()) {
+            (Kind::Map(_), Some("object")) | (Kind::List(_), Some("array")) => true,
+            (Kind::Scalar(scalar), Some("null")) => scalar.is_null(),
+            (Kind::Scalar(scalar), Some("integer")) => scalar.as_integer().is_some(),
+            (Kind::Scalar(scalar), Some("number")) => scalar.as_number().is_some(),
+            (Kind::Scalar(scalar), Some("boolean")) => scalar.as_bool().is_some(),
+            (Kind::Scalar(scalar), _) => {
+                let text = schema.json["type"] == "string" || schema.json["const"].is_string();
+                text && !scalar.is_null()
+            }
+            _ => false,
+        }
+    }
+
+    /// The entries of a map that fit, and whether all are there that have to be.
+    fn fitting(
+        &self,
+        node: &Node,
+        entries: &[Entry],
+        schema: Schema<'a>,
+        findings: &mut Findings<'_>,
+    ) -> (Value, bool) {
+        let properties = schema.json["properties"].as_object();
+        let mut fits = Map::new();
+        for entry in entries {
+            let Some(inner) = self.schema_of_key(schema, &entry.key) else {
+                let known: Vec<_> =
+                    properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
+                let message = format!("unknown key `{}`", shown(&entry.key));
+                findings.error(
+                    codes::UNKNOWN_KEY,
+                    entry.key_span.clone(),
+                    message,
+                    key_help(entry, schema, &known),
+                );
+                continue;
+            };
+            if let Some(value) = self.check(&entry.value, inner, findings) {
+                fits.insert(entry.key.clone(), value);
+            }
+        }
+        let required = schema.json["required"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut complete = true;
+        for key in required.iter().filter_map(Value::as_str) {
+            if node.entry(key).is_none() {
+                let at = node.span.start..node.span.start;
+                let help = properties.and_then(|all| all.get(key)).and_then(|schema| describe(schema));
+                findings.error(codes::MISSING_KEY, at, format!("the key `{key}` is missing"), help);
+            }
+            complete &= fits.contains_key(key);
+        }
+        (Value::Object(fits), complete)
+    }
+
+    fn schema_of_key(&self, schema: Schema<'a>, key: &str) -> Option<Schema<'a>> {
+        let inner = |json| Some(Schema { name: "", json });
+        if let Some(json) = schema.json["properties"].get(key) {
+            return inner(json);
+        }
+        let patterns = schema.json["patternProperties"].as_object();
+        for (pattern, json) in patterns.into_iter().flatten() {
+            if regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(key)) {
+                return inner(json);
+            }
+        }
+        schema.json.get("additionalProperties").filter(|json| json.is_object()).and_then(inner)
+    }
+
+    fn check_list(
+        &self,
+        node: &Node,
+        items: &[Node],
+        schema: Schema<'a>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Value> {
+        if schema.json["minItems"].as_u64().is_some_and(|least| (items.len() as u64) < least) {
+            let help = "give at least one value, or leave the key out".to_owned();
+            findings.error(codes::OUT_OF_RANGE, node.span.clone(), "the list is empty", help);
+            return None;
+        }
+        let inner = Schema { name: "", json: &schema.json["items"] };
+        let values = items.iter().filter_map(|item| self.check(item, inner, findings));
+        Some(Value::Array(values.collect()))
+    }
+}
+
+/// The schemas of which a value has to fit one.
+fn alternatives(schema: Schema<'_>) -> Option<Vec<Schema<'_>>> {
+    let all = ["anyOf", "oneOf"].iter().find_map(|key| schema.json[*key].as_array())?;
+    Some(all.iter().map(|json| Schema { name: schema.name, json }).collect())
+}
+
+fn check_text(
+    node: &Node,
+    scalar: &Scalar,
+    schema: Schema<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Value> {
+    if let Some(check) = texts::check_of(schema.name)
+        && let Err(wrong) = check(&scalar.text)
+    {
+        let at = wrong.at.map_or_else(|| node.span.clone(), |at| node.place_in(at));
+        let help = describe(schema.json).map(|what| format!("expected {what}"));
+        findings.error(codes::WRONG_TEXT, at, wrong.message, help);
+        return None;
+    }
+    if let Some(pattern) = schema.json["pattern"].as_str()
+        && texts::check_of(schema.name).is_none()
+        && regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(&scalar.text))
+    {
+        let what = describe(schema.json).unwrap_or_else(|| format!("a text that matches {pattern}"));
+        let message = format!("`{}` cannot be read", shown(&scalar.text));
+        findings.error(codes::WRONG_TEXT, node.span.clone(), message, format!("expected {what}"));
+        return None;
+    }
+    Some(Value::String(scalar.text.clone()))
+}
+
+fn check_integer(
+    node: &Node,
+    scalar: &Scalar,
+    schema: Schema<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Value> {
+    let number = scalar.as_integer()?;
+    let (low, high) = match schema.json["format"].as_str() {
+        Some("uint8") => (0, i128::from(u8::MAX)),
+        Some("uint16") => (0, i128::from(u16::MAX)),
+        Some("uint32") => (0, i128::from(u32::MAX)),
+        Some("int32") => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        Some("uint64") => (0, i128::from(u64::MAX)),
+        _ => (i128::from(i64::MIN), i128::from(i64::MAX)),
+    };
+    let low = schema.json["minimum"].as_i64().map_or(low, |least| low.max(least.into()));
+    let high = schema.json["maximum"].as_i64().map_or(high, |most| high.min(most.into()));
+    if !(low..=high).contains(&number) {
+        let help = format!("expected a whole number from {low} to {high}");
+        findings.error(codes::OUT_OF_RANGE, node.span.clone(), format!("{number} is out of range"), help);
+        return None;
+    }
+    let unsigned = u64::try_from(number).ok().map(Number::from);
+    unsigned.or_else(|| i64::try_from(number).ok().map(Number::from)).map(Value::Number)
+}
+
+fn check_number(
+    node: &Node,
+    scalar: &Scalar,
+    schema: Schema<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Value> {
+    let number = scalar.as_number()?;
+    let low = schema.json["minimum"].as_f64().unwrap_or(f64::MIN);
+    let high = schema.json["maximum"].as_f64().unwrap_or(f64::MAX);
+    if !(low..=high).contains(&number) {
+        let help = format!("expected a number from {low} to {high}");
+        findings.error(codes::OUT_OF_RANGE, node.span.clone(), format!("{number} is out of range"), help);
+        return None;
+    }
+    Number::from_f64(number).map(Value::Number)
+}
+
+fn name(
+    node: &Node,
+    scalar: &Scalar,
+    vocabulary: &str,
+    names: &[&str],
+    findings: &mut Findings<'_>,
+) -> Option<Value> {
+    if names.contains(&scalar.text.as_str()) || texts::is_other_name(vocabulary, &scalar.text) {
+        return Some(Value::String(scalar.text.clone()));
+    }
+    let message = format!("`{}` is none of {}", shown(&scalar.text), names.join(", "));
+    let help = suggest::nearest(&scalar.text, names.iter().copied());
+    let help = help.map(|name| format!("did you mean `{name}`?"));
+    findings.error(codes::WRONG_NAME, node.span.clone(), message, help);
+    None
+}
+
+fn wrong_type(node: &Node, schemas: &[Schema<'_>], findings: &mut Findings<'_>) {
+    let mut kinds: Vec<&str> = Vec::new();
+    for schema in schemas {
+        let kind = match schema.json["type"].as_str() {
+            Some("object") => "a map",
+            Some("array") => "a list",
+            Some("integer") => "a whole number",
+            Some("number") => "a number",
+            Some("boolean") => "true or false",
+            Some("null") => continue,
+            _ => "text",
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let message = format!("expected {}, found {}", kinds.join(" or "), node.what());
+    let description = schemas.iter().find_map(|schema| describe(schema.json));
+    findings.error(codes::WRONG_TYPE, node.span.clone(), message, description);
+}
+
+fn key_help(entry: &Entry, schema: Schema<'_>, known: &[&str]) -> Option<String> {
+    if entry.key == "<<" {
+        return Some(
+            "merge keys are not supported; what flows share belongs into a policy with a name".to_owned(),
+        );
+    }
+    let patterns = schema.json["patternProperties"].is_object();
+    let nearest = suggest::nearest(&entry.key, known.iter().copied());
+    match nearest {
+        Some(name) => Some(format!("did you mean `{name}`?")),
+        None if patterns => describe(schema.json),
+        None => suggest::help(&entry.key, known),
+    }
+}
+
+/// The first line of a schema's description.
+fn describe(schema: &Value) -> Option<String> {
+    let text = schema["description"].as_str()?;
+    text.lines().next().map(str::to_owned)
+}
+
+/// A text for a message: cut, and without what could confuse a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(64).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,15 @@
+//! The library that people depend on.
+//!
+//! It speaks the words of [`redrive_core`], which is re-exported here, and adds what a program needs around them:
+//! the configuration file ([`config`]), the one-line addresses of sources and handlers ([`address`]) and the codes
+//! of every error that a person can meet ([`codes`]).
+
+pub mod address;
+pub mod codes;
+pub mod config;
+
+pub use redrive_core as core;
+pub use redrive_core::{
+    Action, Because, Class, Decision, Exit, FactSource, Failure, Handling, History, Policy, PolicySpec,
+    Reason, Schedule, Timestamp, Verdict, decide, explain,
+};
