@@ -118,6 +118,10 @@ impl<'s> Findings<'s> {
         self.found.iter().any(|finding| finding.code == code && finding.message == message)
     }
 
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.found.len()
     }

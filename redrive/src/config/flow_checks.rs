@@ -99,8 +99,7 @@ impl Checked<'_> {
         if host != "localhost" && !host.contains(['.', ':', '[']) {
             let names: Vec<_> = known.iter().map(|entry| entry.key.as_str()).collect();
             let help = suggest::help(host, &names).unwrap_or_default();
-            let help =
-                format!("{help}{}with a port it is taken as a host", if help.is_empty() { "" } else { "; " });
+            let help = format!("{help} (a host is written with its port)");
             let message = format!("there is no broker `{host}`");
             findings.error(codes::UNKNOWN_NAME, node.span.clone(), message, help);
         }

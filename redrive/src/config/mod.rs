@@ -84,8 +84,9 @@ pub fn schema() -> &'static Value {
 /// ```
 /// let file = b"version: 1\nflows:\n  orders:\n    from: queue:orders\n    to: http://127.0.0.1:3000\n    concurency: 8\n";
 /// let report = redrive::config::check(file, &|_| None);
+/// let error = report.findings.iter().find(|finding| finding.severity == redrive::config::Severity::Error);
 /// assert_eq!(
-///     report.findings[0].to_string(),
+///     error.map(ToString::to_string).unwrap_or_default(),
 ///     "6:5: error RD-CONFIG-03: unknown key `concurency` (did you mean `concurrency`?)",
 /// );
 /// ```

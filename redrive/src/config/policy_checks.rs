@@ -16,6 +16,7 @@ use crate::codes;
 /// Checks every policy in use, and those that no flow uses by themselves.
 pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
     let mut used = BTreeSet::new();
+    let partial = findings.has_errors();
     for (name, flow) in &config.flows {
         let named = flow.types.values().chain(&flow.policy).filter_map(|policy| match policy {
             PolicyRef::Named(name) => Some(name.as_str()),
@@ -26,7 +27,7 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
         let place = place.map_or(tree.span.clone(), |entry| entry.key_span.clone());
         for message_type in std::iter::once(None).chain(flow.types.keys().map(|kind| Some(kind.as_str()))) {
             let layers = config.flow_layers(name, flow, message_type);
-            let placed = Placed { tree, layers: &layers, otherwise: place.clone() };
+            let placed = Placed { tree, layers: &layers, otherwise: place.clone(), partial };
             placed.check(&config.laid(&layers), findings);
             if flow.rejected.is_none() {
                 placed.check_rejections(name, &config.laid(&layers), findings);
@@ -37,7 +38,7 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
         let layers = config.policy_layers(name);
         let place = tree.get("policies").and_then(|policies| policies.entry(name));
         let otherwise = place.map_or(tree.span.clone(), |entry| entry.key_span.clone());
-        Placed { tree, layers: &layers, otherwise }.check(&config.laid(&layers), findings);
+        Placed { tree, layers: &layers, otherwise, partial }.check(&config.laid(&layers), findings);
     }
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
 pub(crate) fn check_alone(tree: &Node, spec: &mut PolicySpec, findings: &mut Findings<'_>) {
     let layers = [Layer { spec: spec.clone(), path: Vec::new() }];
     let otherwise = tree.span.start..tree.span.start;
-    Placed { tree, layers: &layers, otherwise }.check(spec, findings);
+    Placed { tree, layers: &layers, otherwise, partial: findings.has_errors() }.check(spec, findings);
 }
 
 /// Layers and where they stand in the file.
@@ -54,6 +55,8 @@ struct Placed<'a> {
     layers: &'a [Layer],
     /// The place of what nobody wrote.
     otherwise: Range<usize>,
+    /// Whether something was wrong before, so that parts may have been left out.
+    partial: bool,
 }
 
 impl Placed<'_> {
@@ -63,6 +66,10 @@ impl Placed<'_> {
                 PolicySeverity::Error => (Severity::Error, codes::POLICY_UNUSABLE),
                 PolicySeverity::Warning => (Severity::Warning, codes::POLICY_QUESTIONABLE),
             };
+            // Half a policy looks questionable where the whole would not.
+            if severity == Severity::Warning && self.partial {
+                continue;
+            }
             let written = self.find(&finding.path);
             // What nobody wrote, nobody can be asked to think about again.
             if written.is_some() || severity == Severity::Error {

@@ -66,6 +66,9 @@ impl<'a> Checker<'a> {
     }
 
     fn check(&self, node: &Node, schema: Schema<'a>, findings: &mut Findings<'_>) -> Option<Value> {
+        if matches!(node.kind, Kind::Unusable) {
+            return None;
+        }
         let may_be_empty = schema.json[MAY_BE_EMPTY] == true;
         let schema = self.resolve(schema);
         if let Kind::Scalar(scalar) = &node.kind
@@ -80,6 +83,11 @@ impl<'a> Checker<'a> {
         {
             return name(node, scalar, schema.name, &names, findings);
         }
+        if let (Kind::Scalar(scalar), Some(check)) = (&node.kind, texts::check_of(schema.name))
+            && !scalar.is_null()
+        {
+            return check_text(node, scalar, schema, check, findings);
+        }
         if let Some(alternatives) = alternatives(schema) {
             return self.check_one_of(node, &alternatives, findings);
         }
@@ -90,7 +98,7 @@ impl<'a> Checker<'a> {
             }
             (Kind::List(items), Some("array")) => self.check_list(node, items, schema, findings),
             (Kind::Scalar(scalar), Some("string")) if !scalar.is_null() => {
-                check_text(node, scalar, schema, findings)
+                Some(Value::String(scalar.text.clone()))
             }
             (Kind::Scalar(scalar), Some("integer")) if scalar.as_integer().is_some() => {
                 check_integer(node, scalar, schema, findings)
@@ -154,11 +162,23 @@ impl<'a> Checker<'a> {
         match fewest {
             Some(found) => findings.put_back(found),
             None => {
-                let named: Vec<_> = alternatives.iter().map(|schema| self.resolve(*schema)).collect();
-                wrong_type(node, &named, findings);
+                wrong_type(node, &self.leaves(alternatives), findings);
             }
         }
         None
+    }
+
+    /// The alternatives, and theirs in turn.
+    fn leaves(&self, schemas: &[Schema<'a>]) -> Vec<Schema<'a>> {
+        let mut leaves = Vec::new();
+        for schema in schemas {
+            let schema = self.resolve(*schema);
+            match alternatives(schema) {
+                Some(inner) => leaves.extend(self.leaves(&inner)),
+                None => leaves.push(schema),
+            }
+        }
+        leaves
     }
 
     /// Whether the node is of a kind that the schema could take.
@@ -259,30 +279,26 @@ fn alternatives(schema: Schema<'_>) -> Option<Vec<Schema<'_>>> {
     Some(all.iter().map(|json| Schema { name: schema.name, json }).collect())
 }
 
+/// A text with a grammar of its own. Where its type is no text alone, a number stays one.
 fn check_text(
     node: &Node,
     scalar: &Scalar,
     schema: Schema<'_>,
+    check: texts::Check,
     findings: &mut Findings<'_>,
 ) -> Option<Value> {
-    if let Some(check) = texts::check_of(schema.name)
-        && let Err(wrong) = check(&scalar.text)
-    {
-        let at = wrong.at.map_or_else(|| node.span.clone(), |at| node.place_in(at));
-        let help = describe(schema.json).map(|what| format!("expected {what}"));
-        findings.error(codes::WRONG_TEXT, at, wrong.message, help);
+    if let Err(wrong) = check(&scalar.text) {
+        let place = wrong.at.map_or_else(|| node.span.clone(), |at| node.place_in(at));
+        // An error that points at a character says what belongs there, not what the whole is.
+        let help = wrong.at.and_then(|_| describe(schema.json));
+        findings.error(codes::WRONG_TEXT, place, wrong.message, help);
         return None;
     }
-    if let Some(pattern) = schema.json["pattern"].as_str()
-        && texts::check_of(schema.name).is_none()
-        && regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(&scalar.text))
-    {
-        let what = describe(schema.json).unwrap_or_else(|| format!("a text that matches {pattern}"));
-        let message = format!("`{}` cannot be read", shown(&scalar.text));
-        findings.error(codes::WRONG_TEXT, node.span.clone(), message, format!("expected {what}"));
-        return None;
+    let number = scalar.as_integer().and_then(|number| i64::try_from(number).ok());
+    match number.filter(|_| schema.json["type"] != "string") {
+        Some(number) => Some(Value::Number(number.into())),
+        None => Some(Value::String(scalar.text.clone())),
     }
-    Some(Value::String(scalar.text.clone()))
 }
 
 fn check_integer(

@@ -18,12 +18,13 @@ pub(crate) fn substitute(node: &mut Node, env: &dyn Fn(&str) -> Option<String>, 
             entries.iter_mut().for_each(|entry| substitute(&mut entry.value, env, findings));
         }
         Kind::Scalar(scalar) if scalar.text.contains("${") => {
-            if let Some(text) = replaced(node, env, findings) {
-                let Kind::Scalar(Scalar { plain, .. }) = node.kind else { return };
-                node.kind = Kind::Scalar(Scalar { text, plain, begins: None });
-            }
+            let plain = scalar.plain;
+            node.kind = match replaced(node, env, findings) {
+                Some(text) => Kind::Scalar(Scalar { text, plain, begins: None }),
+                None => Kind::Unusable,
+            };
         }
-        Kind::Scalar(_) => {}
+        Kind::Scalar(_) | Kind::Unusable => {}
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use redrive_core::classify::{Glob, Pattern, SqlPattern};
+use redrive_core::classify::{CodeRange, Glob, Pattern, SqlPattern};
 use redrive_core::duration::Period;
 use redrive_core::guard::Rate;
 use redrive_core::{Date, FactSource, Floor, Handling, Reason, Schedule, TextError};
@@ -16,10 +16,11 @@ pub(super) struct Wrong {
     pub(super) at: Option<usize>,
 }
 
-type Check = fn(&str) -> Result<(), Wrong>;
+pub(super) type Check = fn(&str) -> Result<(), Wrong>;
 
 /// The parser of each type of the schema that is text with a grammar.
 pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("CodeRange", whole::<CodeRange>),
     ("Date", whole::<Date>),
     ("FactSource", whole::<FactSource>),
     ("Floor", pointed::<Floor>),
@@ -54,4 +55,23 @@ fn whole<T: FromStr<Err: Display>>(text: &str) -> Result<(), Wrong> {
 
 fn reason(text: &str) -> Result<(), Wrong> {
     Reason::new(text).map(drop).map_err(|error| Wrong { message: error.to_string(), at: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_with_a_grammar_has_its_parser() {
+        let definitions = crate::config::schema()["$defs"].as_object().unwrap();
+        for (name, schema) in definitions {
+            let grammar = schema.get("pattern").or_else(|| schema.get("format")).is_some();
+            if grammar && schema["type"] == "string" {
+                assert!(check_of(name).is_some(), "{name}");
+            }
+        }
+        for (name, _) in CHECKS {
+            assert!(definitions.contains_key(*name), "{name} is no type of the file");
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Scalar(Scalar),
     List(Vec<Node>),
     Map(Vec<Entry>),
+    /// Something that could not be used; what is wrong with it has been said.
+    Unusable,
 }
 
 #[derive(Debug, Clone)]
@@ -134,6 +136,7 @@ impl Node {
         match &self.kind {
             Kind::List(_) => "a list",
             Kind::Map(_) => "a map",
+            Kind::Unusable => "something else",
             Kind::Scalar(scalar) if scalar.is_null() => "nothing",
             Kind::Scalar(scalar) if scalar.as_bool().is_some() => "true or false",
             Kind::Scalar(scalar) if scalar.as_number().is_some() => "a number",
@@ -203,7 +206,8 @@ impl<'s> Reader<'_, 's> {
         let mut range = self.range(span);
         if let Some(tag) = event.tag().filter(|tag| !tag.is_yaml_core_schema_tag("str")) {
             let message = format!("the tag {} has no meaning here", tag.original());
-            self.findings.error(codes::YAML_FEATURE, range.clone(), message, "leave it out".to_owned());
+            let place = span.tag_span().map_or_else(|| range.clone(), |span| self.range(&span));
+            self.findings.error(codes::YAML_FEATURE, place, message, "leave it out".to_owned());
         }
         if depth > DEEPEST {
             let message = format!("nested deeper than {DEEPEST} levels");
@@ -238,7 +242,7 @@ impl<'s> Reader<'_, 's> {
                     "an alias is not supported here",
                     help,
                 );
-                Kind::Scalar(Scalar { text: String::new(), plain: true, begins: None })
+                Kind::Unusable
             }
         };
         Some(Node { kind, span: range })

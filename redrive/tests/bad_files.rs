@@ -1,0 +1,58 @@
+//! Files that are wrong, each with everything that is said about it.
+
+use std::path::Path;
+
+use redrive::config::{self, Severity};
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "HOST" => Some("127.0.0.1".to_owned()),
+        "QUEUE" => Some("orders".to_owned()),
+        "WORKERS" => Some("eight".to_owned()),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_wrong_file_is_told_everything_that_is_wrong() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/bad");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 25);
+    for file in files {
+        let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let report = config::check(&std::fs::read(&file).unwrap(), &env);
+        // The one file here that can be used as it is.
+        let usable = name == "questionable";
+        assert_eq!(report.value.is_some(), usable, "{name}");
+        assert_eq!(report.count(Severity::Error) == 0, usable, "{name}");
+        let told: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(name, told.join("\n"));
+    }
+}
+
+#[test]
+fn a_huge_file_is_refused() {
+    let report = config::check(&vec![b'a'; 10 * 1024 * 1024], &|_| None);
+    assert_eq!(
+        report.findings[0].to_string(),
+        "1:1: error RD-CONFIG-01: the file is larger than 1048576 bytes \
+         (write the file as UTF-8 text of at most 1 MiB)"
+    );
+}
+
+#[test]
+fn variables_fill_values_and_never_change_the_structure() {
+    let file = b"version: 1 # ${COMMENT}\nflows:\n  orders:\n    from: queue:${NAME}\n    to: http://127.0.0.1:3000/$${x}\n    concurrency: ${N}\n    owner: ${EVIL}\n";
+    let report = config::check(file, &|name| match name {
+        "NAME" => Some("orders".to_owned()),
+        "N" => Some("8".to_owned()),
+        "EVIL" => Some("a\n    delay: ledger".to_owned()),
+        _ => None,
+    });
+    let config = report.value.unwrap();
+    let flow = &config.flows["orders"];
+    assert_eq!((flow.from.as_str(), flow.concurrency, flow.delay), ("queue:orders", Some(8), None));
+    assert_eq!(flow.owner.as_deref(), Some("a\n    delay: ledger"));
+    assert_eq!(flow.to, config::Handler::Address("http://127.0.0.1:3000/${x}".to_owned()));
+}
