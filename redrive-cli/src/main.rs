@@ -1,2 +1,51 @@
-//! The command `redrive`.
-fn main() {}
+//! The command `redrive`: what people type.
+//!
+//! Data goes to stdout, all else to stderr. Exit codes: 0 done, 1 it failed, 2 wrong usage or configuration, 3 not
+//! found, 4 refused.
+
+mod arguments;
+mod config_command;
+mod explain;
+mod failure_arguments;
+mod files;
+mod plot;
+mod problem;
+mod report;
+mod rules;
+mod table;
+mod terminal;
+mod try_command;
+mod which_policy;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use arguments::{Command, ConfigCommand, PolicyCommand, Redrive};
+use problem::Problem;
+
+fn main() -> ExitCode {
+    let redrive = Redrive::parse();
+    let done = match redrive.command {
+        Command::Policy(PolicyCommand::Explain(arguments)) => explain::run(&arguments),
+        Command::Policy(PolicyCommand::Rules(arguments)) => rules::run(&arguments),
+        Command::Policy(PolicyCommand::Try(arguments)) => try_command::run(&arguments),
+        Command::Config(ConfigCommand::Check(arguments)) => config_command::check(&arguments),
+        Command::Config(ConfigCommand::Schema) => config_command::schema(),
+        Command::Config(ConfigCommand::Import(arguments)) => config_command::import(&arguments),
+        Command::Completions { shell } => completions(shell),
+    };
+    match done {
+        Ok(code) => code,
+        Err(problem) => {
+            report::problem(&problem);
+            ExitCode::from(problem.exit)
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Problem> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Redrive::command(), "redrive", &mut script);
+    terminal::print(&String::from_utf8_lossy(&script))
+}

@@ -1,0 +1,52 @@
+//! `config check`, `config schema` and `config import`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use redrive::codes;
+use redrive::config::{self, Severity};
+
+use crate::arguments::{CheckArguments, ImportArguments};
+use crate::problem::{FAILED, Problem, USAGE};
+use crate::{files, report, terminal};
+
+pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, Problem> {
+    let path = files::config(arguments.file.as_deref()).ok_or_else(files::no_config)?;
+    let checked = config::check(&files::read(&path)?, &files::env);
+    let name = path.display().to_string();
+    if arguments.json {
+        let mut text = String::new();
+        for finding in &checked.findings {
+            let line = serde_json::to_string(finding);
+            let line = line.map_err(|error| Problem::new(codes::NOT_YAML, FAILED, error.to_string()))?;
+            let _ = writeln!(text, "{line}");
+        }
+        terminal::print(&text)?;
+    } else {
+        if !checked.findings.is_empty() {
+            report::findings(&name, &checked.source, &checked.findings);
+            terminal::say("");
+        }
+        terminal::say(&format!("{name}: {}", report::counted(&checked.findings)));
+    }
+    let wrong = checked.count(Severity::Error) > 0;
+    Ok(if wrong { ExitCode::from(USAGE) } else { ExitCode::SUCCESS })
+}
+
+pub(crate) fn schema() -> Result<ExitCode, Problem> {
+    let schema = serde_json::to_string_pretty(config::schema());
+    let schema = schema.map_err(|error| Problem::new(codes::NOT_YAML, FAILED, error.to_string()))?;
+    terminal::print(&format!("{schema}\n"))
+}
+
+pub(crate) fn import(arguments: &ImportArguments) -> Result<ExitCode, Problem> {
+    let imported = config::import::import(&files::read(&arguments.file)?);
+    let name = arguments.file.display().to_string();
+    if !imported.findings.is_empty() {
+        report::findings(&name, &imported.source, &imported.findings);
+    }
+    match imported.value {
+        Some(yaml) => terminal::print(&yaml),
+        None => Ok(ExitCode::from(USAGE)),
+    }
+}

@@ -1,0 +1,41 @@
+//! What ended a command: a code with its page, what is wrong, what to do, and the exit code.
+
+use redrive::codes::Code;
+use redrive::core::TextError;
+
+/// Wrong usage or configuration.
+pub(crate) const USAGE: u8 = 2;
+/// What was asked for is not there.
+pub(crate) const MISSING: u8 = 3;
+/// It failed.
+pub(crate) const FAILED: u8 = 1;
+
+/// What ended a command.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    /// A text with a place in it, shown under the message.
+    pub(crate) shown: Option<(String, usize)>,
+    pub(crate) exit: u8,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, exit: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: None, shown: None, exit }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// A text that could not be read, pointed into.
+    pub(crate) fn in_text(code: Code, text: &str, error: &TextError) -> Self {
+        Self {
+            shown: Some((text.to_owned(), error.at())),
+            ..Self::new(code, USAGE, error.to_string())
+        }
+    }
+}

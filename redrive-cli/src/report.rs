@@ -1,0 +1,119 @@
+//! Findings and problems as people see them: with the lines they are about and a pointer into them.
+
+use std::fmt;
+
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode, SourceSpan,
+};
+use redrive::config::{self, Finding};
+
+use crate::problem::Problem;
+use crate::terminal;
+
+/// A finding or a problem, as the reporter wants it.
+#[derive(Debug)]
+struct Shown<'a> {
+    severity: Severity,
+    code: &'a str,
+    message: &'a str,
+    help: Option<&'a str>,
+    source: Option<&'a NamedSource<String>>,
+    span: SourceSpan,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.code))
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.source?;
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(None, self.span))))
+    }
+}
+
+/// Shows findings on stderr, and how many there are.
+pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
+    let source = NamedSource::new(name, source.to_owned());
+    let mut text = String::new();
+    for finding in findings {
+        let severity = match finding.severity {
+            config::Severity::Note => Severity::Advice,
+            config::Severity::Warning => Severity::Warning,
+            config::Severity::Error => Severity::Error,
+        };
+        text.push_str(&drawn(&Shown {
+            severity,
+            code: finding.code.id(),
+            message: &finding.message,
+            help: finding.help.as_deref(),
+            source: Some(&source),
+            span: (finding.span.start, finding.span.len()).into(),
+        }));
+        text.push('\n');
+    }
+    terminal::say(text.trim_end());
+}
+
+/// Shows what ended a command.
+pub(crate) fn problem(problem: &Problem) {
+    let source = problem.shown.as_ref().map(|(text, _)| NamedSource::new("argument", text.clone()));
+    let at = problem.shown.as_ref().map_or(0, |(_, at)| *at);
+    let shown = Shown {
+        severity: Severity::Error,
+        code: problem.code.id(),
+        message: &problem.message,
+        help: problem.help.as_deref(),
+        source: source.as_ref(),
+        span: (at, 0).into(),
+    };
+    terminal::say(drawn(&shown).trim_end());
+}
+
+fn drawn(shown: &Shown<'_>) -> String {
+    let theme = if terminal::colours_on_stderr() {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::unicode_nocolor()
+    };
+    let mut text = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
+    if handler.render_report(&mut text, shown).is_err() {
+        text = format!("{}: {}", shown.code, shown.message);
+    }
+    text
+}
+
+/// `2 errors, 1 warning`, or that there is nothing.
+pub(crate) fn counted(findings: &[Finding]) -> String {
+    use config::Severity::{Error, Note, Warning};
+    let parts: Vec<_> = [(Error, "error"), (Warning, "warning"), (Note, "note")]
+        .into_iter()
+        .map(|(severity, name)| {
+            (findings.iter().filter(|finding| finding.severity == severity).count(), name)
+        })
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    if parts.is_empty() { "nothing to complain about".to_owned() } else { parts.join(", ") }
+}

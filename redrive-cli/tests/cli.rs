@@ -1,0 +1,210 @@
+//! What people see: output, errors and exit codes of the built command.
+
+use std::path::Path;
+use std::process::Command;
+
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the command in the folder of the test files, away from the settings of whoever runs the tests.
+fn run(arguments: &[&str]) -> Ran {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    let output = Command::new(env!("CARGO_BIN_EXE_redrive"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Commands one after the other, each with everything it said.
+fn session(commands: &[&[&str]]) -> String {
+    let mut told = String::new();
+    for arguments in commands {
+        let words: Vec<_> = arguments
+            .iter()
+            .map(|word| if word.contains([' ', '*']) { format!("'{word}'") } else { (*word).to_owned() })
+            .collect();
+        let Ran { code, stdout, stderr } = run(arguments);
+        told.push_str(&format!("$ redrive {}\n{stdout}", words.join(" ")));
+        if !stderr.is_empty() {
+            told.push_str(&format!("--- stderr\n{stderr}"));
+        }
+        told.push_str(&format!("--- exit {code}\n\n"));
+    }
+    told
+}
+
+const NOW: &str = "2026-07-03T20:00:00Z";
+
+#[test]
+fn explain_for_people() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "explain", "1s, 10s, 1m x3 jitter 10%"],
+        &["policy", "explain", "ladder"],
+        &["policy", "explain", "time-based"],
+        &["policy", "explain", "spring", "--class", "PERMANENT_TECHNICAL"],
+        &["policy", "explain", "FixedDelayRetryPolicy(5000x3, 15000x5)"],
+        &["policy", "explain", "policy.yaml"],
+    ]));
+}
+
+#[test]
+fn explain_a_flow_of_a_configuration() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "explain", "redrive.yaml", "orders"],
+        &["policy", "explain", "-c", "redrive.yaml", "orders", "--type", "Refund"],
+        &["policy", "explain", "orders", "--class", "UNKNOWN"],
+        &["policy", "explain", "office", "--now", NOW],
+    ]));
+}
+
+#[test]
+fn explain_as_json() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "explain", "ladder", "--json"],
+        &["policy", "explain", "orders", "--json"],
+        &["policy", "explain", "1s", "--class", "POISON", "--json"],
+    ]));
+}
+
+#[test]
+fn an_unlimited_schedule_prints_its_first_hundred() {
+    let ran = run(&["policy", "explain", "exponential(1s, factor 2, max 1m) forever", "--json"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 100));
+    assert!(ran.stdout.lines().all(|line| line.contains("\"attempt\"")));
+}
+
+#[test]
+fn explain_that_cannot() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "explain", "10s, 1 minute"],
+        &["policy", "explain", "redrive.yaml"],
+        &["policy", "explain", "redrive.yaml", "ordres"],
+        &["policy", "explain", "ordres"],
+        &["policy", "explain", "nowhere.yaml"],
+        &["policy", "explain", "policy.yaml", "orders"],
+        &["policy", "explain", "wrong.yaml", "orders"],
+        &["policy", "explain", "wrong_policy.yaml"],
+        &["policy", "explain", "ladder", "--class", "BROKEN"],
+    ]));
+}
+
+#[test]
+fn rules_for_people() {
+    insta::assert_snapshot!(session(&[&["policy", "rules"]]));
+}
+
+#[test]
+fn rules_as_json_are_one_object_a_line() {
+    let ran = run(&["policy", "rules", "--json"]);
+    assert_eq!(ran.code, 0);
+    for line in ran.stdout.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(value["kind"] == "rule" || value["kind"] == "reason", "{line}");
+    }
+}
+
+#[test]
+fn the_documented_rules_are_the_ones_there_are() {
+    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules.md");
+    let printed = run(&["policy", "rules", "--markdown"]).stdout;
+    let documented = std::fs::read_to_string(documented).unwrap();
+    assert!(documented == printed, "run `redrive policy rules --markdown > docs/rules.md`");
+}
+
+#[test]
+fn try_for_people() {
+    let fixed = ["--now", NOW, "--seed", "1"];
+    let with = |arguments: &[&'static str]| [&["policy", "try"], arguments, &fixed].concat();
+    let commands = [
+        with(&["--policy", "ladder", "--status", "503"]),
+        with(&["--policy", "ladder", "--status", "503", "--attempt", "2"]),
+        with(&["--policy", "ladder", "--status", "503", "--attempt", "6", "--delayed", "4"]),
+        with(&["--policy", "ladder", "--status", "429", "--retry-after", "30"]),
+        with(&["--policy", "ladder", "--status", "401", "--unproven"]),
+        with(&["--policy", "10s x3", "--error", "java.net.SocketTimeoutException", "--message", "timed out"]),
+        with(&["--policy", "10s x3", "--sqlstate", "40P01"]),
+        with(&["--policy", "10s x3", "--io", "connection_refused"]),
+        with(&["--policy", "10s x3", "--exit-code", "65"]),
+        with(&["--policy", "10s x3", "--timeout"]),
+        with(&["--policy", "10s x3", "--verdict", "follow=order-7"]),
+        with(&["--policy", "spring", "--verdict", "reject"]),
+        with(&["orders", "--status", "409", "--body", "order was already shipped"]),
+        with(&["orders", "--status", "503", "--attempt", "9", "--delayed", "6", "--first-failure-ago", "59m"]),
+        with(&["orders", "-c", "redrive.yaml", "--type", "Refund", "--status", "503", "--attempt", "3"]),
+    ];
+    let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
+    insta::assert_snapshot!(session(&commands));
+}
+
+#[test]
+fn try_as_json() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "try", "--policy", "ladder", "--status", "503", "--attempt", "2", "--json", "--now", NOW, "--seed", "7"],
+        &["policy", "try", "--policy", "ladder", "--verdict", "park", "--reason", "OWN_REASON", "--json", "--now", NOW],
+    ]));
+}
+
+#[test]
+fn try_that_cannot() {
+    insta::assert_snapshot!(session(&[
+        &["policy", "try", "--policy", "ladder", "--verdict", "maybe"],
+        &["policy", "try", "--policy", "ladder", "--header", "novalue"],
+        &["policy", "try", "--policy", "ladder", "--retry-after", "1 hour"],
+        &["policy", "try", "nothing", "--status", "503"],
+        &["policy", "try", "orders", "--policy", "ladder"],
+    ]));
+}
+
+#[test]
+fn config_check() {
+    insta::assert_snapshot!(session(&[
+        &["config", "check", "redrive.yaml"],
+        &["config", "check", "wrong.yaml"],
+        &["config", "check", "wrong.yaml", "--json"],
+        &["config", "check", "nowhere.yaml"],
+        &["config", "check"],
+    ]));
+}
+
+#[test]
+fn config_import() {
+    insta::assert_snapshot!(session(&[
+        &["config", "import", "../../../redrive/tests/files/import/retry_settings.json"],
+        &["config", "import", "redrive.yaml"],
+    ]));
+}
+
+#[test]
+fn config_schema_is_a_schema_of_the_file() {
+    let ran = run(&["config", "schema"]);
+    let schema: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(schema["title"], "redrive.yaml");
+    for key in ["version", "data", "listen", "brokers", "policies", "rules", "flows", "holidays"] {
+        assert!(schema["properties"][key].is_object(), "{key}");
+    }
+}
+
+#[test]
+fn help_teaches() {
+    insta::assert_snapshot!(session(&[&["--help"], &["policy", "explain", "--help"], &["config", "--help"], &[]]));
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!(ran.code, 0, "{shell}");
+        assert!(ran.stdout.contains("redrive"), "{shell}");
+    }
+}
