@@ -62,11 +62,13 @@ pub(crate) enum ConfigCommand {
   # yaml-language-server: $schema=./redrive.schema.json")]
     Schema,
     /// Turn the settings of another retry layer into a redrive.yaml
-    #[command(after_help = "Reads failedMessagesRetryConfiguration, messagePolicies, or retry settings with \
+    #[command(
+        after_help = "Reads failedMessagesRetryConfiguration, messagePolicies, or retry settings with \
                             MaxRetryAttempts, as YAML or JSON.
 
 Example:
-  redrive config import appsettings.json > redrive.yaml && redrive config check redrive.yaml")]
+  redrive config import appsettings.json > redrive.yaml && redrive config check redrive.yaml"
+    )]
     Import(ImportArguments),
 }
 
@@ -110,12 +112,14 @@ pub(crate) struct ExplainArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "The first rule that matches wins. Rules of a flow's policy are asked first, then the `rules:` \
+#[command(
+    after_help = "The first rule that matches wins. Rules of a flow's policy are asked first, then the `rules:` \
                         of the file, then these.
 
 Examples:
   redrive policy rules
-  redrive policy rules --json | jq 'select(.class == \"CONTENTION\")'")]
+  redrive policy rules --json | jq 'select(.class == \"CONTENTION\")'"
+)]
 pub(crate) struct RulesArguments {
     /// Print a JSON object per rule and per reason
     #[arg(long, conflicts_with = "markdown")]

@@ -13,7 +13,8 @@ pub(crate) const FAILED: u8 = 1;
 /// What ended a command.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    pub(crate) code: Code,
+    /// Nothing when the findings behind it have been shown, each with its own.
+    pub(crate) code: Option<Code>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     /// A text with a place in it, shown under the message.
@@ -23,7 +24,12 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(code: Code, exit: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: None, shown: None, exit }
+        Self { code: Some(code), message: message.into(), help: None, shown: None, exit }
+    }
+
+    /// What sums up findings that have been shown.
+    pub(crate) fn summary(message: impl Into<String>) -> Self {
+        Self { code: None, message: message.into(), help: None, shown: None, exit: USAGE }
     }
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
@@ -33,9 +39,6 @@ impl Problem {
 
     /// A text that could not be read, pointed into.
     pub(crate) fn in_text(code: Code, text: &str, error: &TextError) -> Self {
-        Self {
-            shown: Some((text.to_owned(), error.at())),
-            ..Self::new(code, USAGE, error.to_string())
-        }
+        Self { shown: Some((text.to_owned(), error.at())), ..Self::new(code, USAGE, error.to_string()) }
     }
 }

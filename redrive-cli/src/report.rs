@@ -3,7 +3,8 @@
 use std::fmt;
 
 use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode, SourceSpan,
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode,
+    SourceSpan,
 };
 use redrive::config::{self, Finding};
 
@@ -77,11 +78,14 @@ pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
 
 /// Shows what ended a command.
 pub(crate) fn problem(problem: &Problem) {
+    let Some(code) = problem.code else {
+        return terminal::say(&format!("\n{}", problem.message));
+    };
     let source = problem.shown.as_ref().map(|(text, _)| NamedSource::new("argument", text.clone()));
     let at = problem.shown.as_ref().map_or(0, |(_, at)| *at);
     let shown = Shown {
         severity: Severity::Error,
-        code: problem.code.id(),
+        code: code.id(),
         message: &problem.message,
         help: problem.help.as_deref(),
         source: source.as_ref(),

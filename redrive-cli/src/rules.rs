@@ -61,11 +61,8 @@ fn tables(rules: &[Rule]) -> String {
 
 fn cells(rule: &Rule) -> [String; 5] {
     let fault = rule.fault.map(|Fault::Endpoint| "endpoint".to_owned());
-    let special = [
-        fault,
-        rule.handling.map(|handling| handling.to_string()),
-        rule.then.map(|exit| exit.to_string()),
-    ];
+    let special =
+        [fault, rule.handling.map(|handling| handling.to_string()), rule.then.map(|exit| exit.to_string())];
     [
         rule.name.clone().unwrap_or_default(),
         conditions(&rule.when),
@@ -112,9 +109,9 @@ fn markdown(rules: &[Rule]) -> String {
     text.push_str("\n## Reason codes\n\n");
     text.push_str(&markdown_table(
         &REASON_HEADS,
-        CATALOGUE.iter().map(|entry| {
-            [format!("`{}`", entry.reason), entry.class.to_string(), entry.meaning.to_owned()]
-        }),
+        CATALOGUE
+            .iter()
+            .map(|entry| [format!("`{}`", entry.reason), entry.class.to_string(), entry.meaning.to_owned()]),
     ));
     text
 }

@@ -24,7 +24,8 @@ pub(crate) fn laid_out<const N: usize>(
             *widest = (*widest).max(cell.chars().count());
         }
     }
-    let others: usize = widths.iter().enumerate().filter(|(i, _)| *i != flexible).map(|(_, width)| width).sum();
+    let others: usize =
+        widths.iter().enumerate().filter(|(i, _)| *i != flexible).map(|(_, width)| width).sum();
     let gaps = INDENT.len() + GAP.len() * N.saturating_sub(1);
     if let Some(flexible) = widths.get_mut(flexible) {
         *flexible = (*flexible).min(width.saturating_sub(others + gaps).max(NARROWEST));

@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: &TryArguments) -> Result<ExitCode, Problem> {
     let decision = decided(&mut SplitMix64::new(seed));
     let (least, most) = (decided(&mut Always(0)), decided(&mut Always(u64::MAX)));
     let other = [&least, &most].into_iter().find(|other| other.action.name() != decision.action.name());
-    let in_millis = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let in_millis =
+        |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let wait = |decision: &Decision| wait(&decision.action, now);
     if arguments.json {
         let tried = Tried {
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &TryArguments) -> Result<ExitCode, Problem> {
             _ => print(taken).to_string(),
         };
         line("wait", range);
-        line("due", (now + taken).to_string());
+        line("due", local(now + taken));
     }
     if let Action::Follow { id } = &decision.action {
         line("follows", id.to_string());
@@ -129,6 +130,16 @@ impl Random for Always {
 pub(crate) fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A time as people read it: on their own clock, with its zone.
+fn local(time: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(time.as_millis()) {
+        Ok(instant) => {
+            instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %Z").to_string()
+        }
+        Err(_) => time.to_string(),
+    }
 }
 
 /// A seed that differs from run to run; the standard library seeds its hash maps from the operating system.

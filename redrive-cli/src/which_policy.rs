@@ -28,7 +28,11 @@ impl Chosen {
 }
 
 /// A schedule, a preset or a file.
-pub(crate) fn from_text(what: &str, name: Option<&str>, message_type: Option<&str>) -> Result<Chosen, Problem> {
+pub(crate) fn from_text(
+    what: &str,
+    name: Option<&str>,
+    message_type: Option<&str>,
+) -> Result<Chosen, Problem> {
     if let (Ok(preset), None) = (what.parse::<Preset>(), name) {
         return Chosen::new(format!("preset {preset}"), &preset.spec());
     }
@@ -93,11 +97,7 @@ fn usable<T>(path: &Path, report: Report<T>) -> Result<T, Problem> {
     if !found.is_empty() {
         report::findings(&path.display().to_string(), &report.source, &found);
     }
-    report.value.ok_or_else(|| {
-        let message = format!("{}: {}", path.display(), report::counted(&found));
-        let code = found.iter().find(|finding| finding.severity == Severity::Error);
-        Problem::new(code.map_or(codes::NOT_YAML, |finding| finding.code), USAGE, message)
-    })
+    report.value.ok_or_else(|| Problem::summary(format!("{}: {}", path.display(), report::counted(&found))))
 }
 
 fn from_config(
@@ -108,7 +108,9 @@ fn from_config(
 ) -> Result<Chosen, Problem> {
     let flows: Vec<_> = config.flows.keys().map(String::as_str).collect();
     let policies: Vec<_> = config.policies.keys().map(String::as_str).collect();
-    let known = format!("flows: {}; policies: {}", listed(&flows), listed(&policies));
+    let nearest = name.and_then(|name| config::nearest(name, flows.iter().chain(&policies).copied()));
+    let nearest = nearest.map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
+    let known = format!("{nearest}flows: {}; policies: {}", listed(&flows), listed(&policies));
     let Some(name) = name else {
         // With a single flow, or no flow and a single policy, there is nothing to choose.
         return match (flows.as_slice(), policies.as_slice()) {

@@ -17,6 +17,7 @@ fn run(arguments: &[&str]) -> Ran {
         .current_dir(folder)
         .env_clear()
         .env("NO_COLOR", "1")
+        .env("TZ", "Europe/Berlin")
         .output()
         .unwrap();
     Ran {
@@ -140,7 +141,17 @@ fn try_for_people() {
         with(&["--policy", "10s x3", "--verdict", "follow=order-7"]),
         with(&["--policy", "spring", "--verdict", "reject"]),
         with(&["orders", "--status", "409", "--body", "order was already shipped"]),
-        with(&["orders", "--status", "503", "--attempt", "9", "--delayed", "6", "--first-failure-ago", "59m"]),
+        with(&[
+            "orders",
+            "--status",
+            "503",
+            "--attempt",
+            "9",
+            "--delayed",
+            "6",
+            "--first-failure-ago",
+            "59m",
+        ]),
         with(&["orders", "-c", "redrive.yaml", "--type", "Refund", "--status", "503", "--attempt", "3"]),
     ];
     let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
@@ -150,8 +161,34 @@ fn try_for_people() {
 #[test]
 fn try_as_json() {
     insta::assert_snapshot!(session(&[
-        &["policy", "try", "--policy", "ladder", "--status", "503", "--attempt", "2", "--json", "--now", NOW, "--seed", "7"],
-        &["policy", "try", "--policy", "ladder", "--verdict", "park", "--reason", "OWN_REASON", "--json", "--now", NOW],
+        &[
+            "policy",
+            "try",
+            "--policy",
+            "ladder",
+            "--status",
+            "503",
+            "--attempt",
+            "2",
+            "--json",
+            "--now",
+            NOW,
+            "--seed",
+            "7"
+        ],
+        &[
+            "policy",
+            "try",
+            "--policy",
+            "ladder",
+            "--verdict",
+            "park",
+            "--reason",
+            "OWN_REASON",
+            "--json",
+            "--now",
+            NOW
+        ],
     ]));
 }
 
@@ -197,7 +234,12 @@ fn config_schema_is_a_schema_of_the_file() {
 
 #[test]
 fn help_teaches() {
-    insta::assert_snapshot!(session(&[&["--help"], &["policy", "explain", "--help"], &["config", "--help"], &[]]));
+    insta::assert_snapshot!(session(&[
+        &["--help"],
+        &["policy", "explain", "--help"],
+        &["config", "--help"],
+        &[]
+    ]));
 }
 
 #[test]

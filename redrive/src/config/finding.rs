@@ -87,6 +87,12 @@ impl<'s> Findings<'s> {
         message: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
+        // Errors are counted apart: whatever else there is, a file with an error must not pass.
+        let error = severity == Severity::Error;
+        if self.found.iter().filter(|finding| (finding.severity == Severity::Error) == error).count() >= MOST
+        {
+            return;
+        }
         let start = self.source.floor_char_boundary(span.start);
         let line = self.lines.partition_point(|begin| *begin <= start);
         let begin = self.lines[line.saturating_sub(1)];
@@ -99,7 +105,7 @@ impl<'s> Findings<'s> {
             column: self.source[begin..start].chars().count() + 1,
             span: start..span.end.clamp(start, self.source.len()),
         };
-        if self.found.len() < MOST && !self.found.contains(&finding) {
+        if !self.found.contains(&finding) {
             self.found.push(finding);
         }
     }

@@ -233,15 +233,13 @@ impl Checked<'_> {
 
     /// Topics and queues of a flow begin with its name, so no other flow's name may begin with that.
     fn check_prefix(&self, findings: &mut Findings<'_>) {
-        let suffixes = |flow: &Flow| flow.suffixes.clone().or_else(|| self.config.suffixes.clone());
-        for (other, flow) in &self.config.flows {
-            let Some(rest) = self.name.strip_prefix(other.as_str()).filter(|rest| !rest.is_empty()) else {
-                continue;
-            };
-            let Suffixes { retry, dead_letter, parking } = suffixes(flow).unwrap_or_default();
-            let single = (flow.delay == Some(DelayMode::Single)).then(|| "-".to_owned());
-            let marks = [retry, dead_letter, parking, single, Some(".".to_owned())];
-            let clash = marks.into_iter().flatten().any(|mark| mark.chars().next() == rest.chars().next());
+        for (end, mark) in self.name.char_indices() {
+            let Some((other, flow)) = self.config.flows.get_key_value(&self.name[..end]) else { continue };
+            let suffixes = flow.suffixes.as_ref().or(self.config.suffixes.as_ref());
+            let Suffixes { retry, dead_letter, parking } = suffixes.cloned().unwrap_or_default();
+            let single = (flow.delay == Some(DelayMode::Single)).then_some("-");
+            let marks = [retry.as_deref(), dead_letter.as_deref(), parking.as_deref(), single, Some(".")];
+            let clash = marks.into_iter().flatten().any(|suffix| suffix.starts_with(mark));
             if clash {
                 findings.error(
                     codes::ONE_PREFIX,

@@ -44,6 +44,7 @@ pub use flow::{
 pub use guards::{BreakerSpec, RetryBudgetSpec, WindowSpec};
 pub use handler::{Forward, Handler, HandlerSpec};
 pub use order::{OrderBy, OrderByError};
+pub use suggest::nearest;
 
 use crate::codes;
 use finding::Findings;

@@ -1,7 +1,14 @@
 //! "Did you mean": the known name that is nearest to what somebody wrote.
 
 /// The nearest of the known names, if it is near enough to be meant, or else the first that holds what was written.
-pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+///
+/// ```
+/// use redrive::config::nearest;
+///
+/// assert_eq!(nearest("ordres", ["orders", "returns"]), Some("orders"));
+/// assert_eq!(nearest("x", ["orders"]), None);
+/// ```
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written: String = written.chars().take(64).flat_map(char::to_lowercase).collect();
     let known: Vec<_> = known.into_iter().collect();
     let nearness = |name: &str| strsim::normalized_damerau_levenshtein(&written, &name.to_lowercase());

@@ -280,6 +280,8 @@ impl<'s> Reader<'_, 's> {
     /// Where a scalar's text begins, when it stands in the file as it is.
     fn begins(&self, range: &Range<usize>, text: &str) -> Option<usize> {
         let source = &self.source[range.clone()];
-        source.find(text).filter(|at| *at <= 1).map(|at| range.start + at)
+        // Plain at the beginning, quoted behind the quote.
+        let at = (0..=1).find(|at| source.get(*at..).is_some_and(|source| source.starts_with(text)));
+        at.map(|at| range.start + at)
     }
 }
