@@ -1,5 +1,6 @@
 //! What people see: output, errors and exit codes of the built command.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -36,11 +37,11 @@ fn session(commands: &[&[&str]]) -> String {
             .map(|word| if word.contains([' ', '*']) { format!("'{word}'") } else { (*word).to_owned() })
             .collect();
         let Ran { code, stdout, stderr } = run(arguments);
-        told.push_str(&format!("$ redrive {}\n{stdout}", words.join(" ")));
+        write!(told, "$ redrive {}\n{stdout}", words.join(" ")).unwrap();
         if !stderr.is_empty() {
-            told.push_str(&format!("--- stderr\n{stderr}"));
+            write!(told, "--- stderr\n{stderr}").unwrap();
         }
-        told.push_str(&format!("--- exit {code}\n\n"));
+        write!(told, "--- exit {code}\n\n").unwrap();
     }
     told
 }

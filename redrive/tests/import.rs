@@ -1,5 +1,6 @@
 //! The settings of the three formats come out as files that can be used.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use redrive::config::{self, Config, Severity, import::import};
@@ -83,9 +84,9 @@ fn what_cannot_be_imported_is_said() {
     ] {
         let report = import(settings.as_bytes());
         assert!(report.value.is_none(), "{settings}");
-        told.push_str(&format!("{settings}\n"));
+        writeln!(told, "{settings}").unwrap();
         for finding in report.findings {
-            told.push_str(&format!("  {finding}\n"));
+            writeln!(told, "  {finding}").unwrap();
         }
     }
     insta::assert_snapshot!(told);

@@ -1,6 +1,7 @@
 //! The parts that all addresses with `://` share: user, password, host, port, path and parameters.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use redrive_core::TextError;
 
@@ -132,7 +133,7 @@ pub(super) fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b',' | b':') {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

@@ -142,7 +142,7 @@ fn read<T: serde::de::DeserializeOwned>(
     }
     let findings = findings.into_sorted();
     let value = value.filter(|_| findings.iter().all(|finding| finding.severity < Severity::Error));
-    Report { value, findings, source }
+    Report { source, value, findings }
 }
 
 /// What fits of the tree, as the type it is for.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use redrive_core::policy::Severity as PolicySeverity;
+use redrive_core::policy::{Exits, Severity as PolicySeverity};
 use redrive_core::{Exit, PolicySpec};
 
 use super::file::Config;
@@ -82,8 +82,7 @@ impl Placed<'_> {
     /// A rule or an exit that rejects needs somewhere to send the event.
     fn check_rejections(&self, flow: &str, spec: &PolicySpec, findings: &mut Findings<'_>) {
         let rules = spec.rules.iter().enumerate().filter(|(_, rule)| rule.then == Some(Exit::Reject));
-        let exits =
-            spec.exits.iter().flat_map(|exits| exits.iter()).filter(|(_, exit)| *exit == Exit::Reject);
+        let exits = spec.exits.iter().flat_map(Exits::iter).filter(|(_, exit)| *exit == Exit::Reject);
         let places = rules
             .map(|(i, _)| format!("rules[{i}].then"))
             .chain(exits.map(|(key, _)| format!("exits.{key}")));
@@ -112,13 +111,12 @@ impl Placed<'_> {
             let Some(mut found) = node.get(first) else { continue };
             if let Some(index) = index {
                 // Rules of all layers are numbered through, those of the topmost first.
-                match found.items().get(index.wrapping_sub(before)).filter(|_| index >= before) {
-                    Some(item) => found = item,
-                    None => {
-                        before += layer.spec.rules.len();
-                        continue;
-                    }
-                }
+                let Some(item) = found.items().get(index.wrapping_sub(before)).filter(|_| index >= before)
+                else {
+                    before += layer.spec.rules.len();
+                    continue;
+                };
+                found = item;
             }
             let inner = found.find(steps[1..].iter().copied());
             // A single schedule stands for the `default` of a map.

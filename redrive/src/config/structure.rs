@@ -212,7 +212,7 @@ impl<'a> Checker<'a> {
         let properties = schema.json["properties"].as_object();
         let mut fits = Map::new();
         for entry in entries {
-            let Some(inner) = self.schema_of_key(schema, &entry.key) else {
+            let Some(inner) = schema_of_key(schema, &entry.key) else {
                 let known: Vec<_> =
                     properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
                 let message = format!("unknown key `{}`", shown(&entry.key));
@@ -233,26 +233,12 @@ impl<'a> Checker<'a> {
         for key in required.iter().filter_map(Value::as_str) {
             if node.entry(key).is_none() {
                 let at = node.span.start..node.span.start;
-                let help = properties.and_then(|all| all.get(key)).and_then(|schema| describe(schema));
+                let help = properties.and_then(|all| all.get(key)).and_then(describe);
                 findings.error(codes::MISSING_KEY, at, format!("the key `{key}` is missing"), help);
             }
             complete &= fits.contains_key(key);
         }
         (Value::Object(fits), complete)
-    }
-
-    fn schema_of_key(&self, schema: Schema<'a>, key: &str) -> Option<Schema<'a>> {
-        let inner = |json| Some(Schema { name: "", json });
-        if let Some(json) = schema.json["properties"].get(key) {
-            return inner(json);
-        }
-        let patterns = schema.json["patternProperties"].as_object();
-        for (pattern, json) in patterns.into_iter().flatten() {
-            if regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(key)) {
-                return inner(json);
-            }
-        }
-        schema.json.get("additionalProperties").filter(|json| json.is_object()).and_then(inner)
     }
 
     fn check_list(
@@ -271,6 +257,21 @@ impl<'a> Checker<'a> {
         let values = items.iter().filter_map(|item| self.check(item, inner, findings));
         Some(Value::Array(values.collect()))
     }
+}
+
+/// The schema of the value under a key; nothing when the key is not known.
+fn schema_of_key<'a>(schema: Schema<'a>, key: &str) -> Option<Schema<'a>> {
+    let inner = |json| Some(Schema { name: "", json });
+    if let Some(json) = schema.json["properties"].get(key) {
+        return inner(json);
+    }
+    let patterns = schema.json["patternProperties"].as_object();
+    for (pattern, json) in patterns.into_iter().flatten() {
+        if regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(key)) {
+            return inner(json);
+        }
+    }
+    schema.json.get("additionalProperties").filter(|json| json.is_object()).and_then(inner)
 }
 
 /// The schemas of which a value has to fit one.

@@ -15,7 +15,9 @@ pub(crate) fn substitute(node: &mut Node, env: &dyn Fn(&str) -> Option<String>, 
     match &mut node.kind {
         Kind::List(items) => items.iter_mut().for_each(|item| substitute(item, env, findings)),
         Kind::Map(entries) => {
-            entries.iter_mut().for_each(|entry| substitute(&mut entry.value, env, findings));
+            for entry in entries {
+                substitute(&mut entry.value, env, findings);
+            }
         }
         Kind::Scalar(scalar) if scalar.text.contains("${") => {
             let plain = scalar.plain;

@@ -19,7 +19,7 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
 }
 
 /// The help for a name that is not known: the nearest one, or all of them when they are few.
-pub(crate) fn help<'a>(written: &str, known: &[&'a str]) -> Option<String> {
+pub(crate) fn help(written: &str, known: &[&str]) -> Option<String> {
     if let Some(name) = nearest(written, known.iter().copied()) {
         return Some(format!("did you mean `{name}`?"));
     }

@@ -93,12 +93,11 @@ fn listed(settings: &Node) -> Vec<Listed> {
         let mut listed = Listed { handling, heading, exceptions: Vec::new(), again: Vec::new() };
         let list = settings.find([heading, "list"]).map_or(&[][..], Node::items);
         for name in list.iter().filter_map(Node::text) {
-            match seen.get(name) {
-                Some(first) => listed.again.push((name.to_owned(), first)),
-                None => {
-                    seen.insert(name.to_owned(), heading);
-                    listed.exceptions.push(name.to_owned());
-                }
+            if let Some(first) = seen.get(name) {
+                listed.again.push((name.to_owned(), first));
+            } else {
+                seen.insert(name.to_owned(), heading);
+                listed.exceptions.push(name.to_owned());
             }
         }
         all.push(listed);

@@ -7,6 +7,9 @@ use super::{Entry, Node, left_out, number};
 use crate::codes;
 use crate::config::finding::Findings;
 
+/// The settings that are carried over.
+const KNOWN: [&str; 5] = ["localAttempts", "brokerAttempts", "maxRetryAge", "retryBackoff", "parkOn"];
+
 /// The waits of `exponential-jitter`: 2 s doubling up to 64 s, and up to a third more.
 fn backoff(times: u64) -> String {
     format!("exponential(2s, factor 2, max 1m4s, times {times}) jitter +33%")
@@ -62,7 +65,6 @@ fn write_policy(policy: &Node, writer: &mut Writer, findings: &mut Findings<'_>)
     if let Some(entry) = policy.entry("parkOn") {
         write_park_on(entry, writer, findings);
     }
-    const KNOWN: [&str; 5] = ["localAttempts", "brokerAttempts", "maxRetryAge", "retryBackoff", "parkOn"];
     for entry in policy.entries().iter().filter(|entry| !KNOWN.contains(&entry.key.as_str())) {
         left_out(entry, "the key is not known", writer, findings);
     }

@@ -11,6 +11,18 @@ use crate::config::finding::Findings;
 
 const DEFAULT_DELAY_MS: u64 = 5_000;
 
+/// The settings that are carried over.
+const KNOWN: [&str; 8] = [
+    "MaxRetryAttempts",
+    "RetryDelayMs",
+    "MaxRetryDelayMs",
+    "MinRetryDelayMs",
+    "UseExponentialBackoff",
+    "BackoffMultiplier",
+    "RetryTopicSuffix",
+    "DeadLetterTopicSuffix",
+];
+
 pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Findings<'_>) {
     let retries = settings.entry("MaxRetryAttempts").and_then(|entry| number(entry, findings)).unwrap_or(3);
     let millis = |key: &str, findings: &mut Findings<'_>| {
@@ -41,16 +53,6 @@ pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Finding
         "MaxRetryAttempts: {retries} counts retries; with the first call that is one more."
     ));
     writer.line(&format!("budgets: {{ attempts: {} }}", retries.saturating_add(1)));
-    const KNOWN: [&str; 8] = [
-        "MaxRetryAttempts",
-        "RetryDelayMs",
-        "MaxRetryDelayMs",
-        "MinRetryDelayMs",
-        "UseExponentialBackoff",
-        "BackoffMultiplier",
-        "RetryTopicSuffix",
-        "DeadLetterTopicSuffix",
-    ];
     for entry in settings.entries().iter().filter(|entry| !KNOWN.contains(&entry.key.as_str())) {
         let why = match entry.key.as_str() {
             "RetryConsumerPollingIntervalMs" => {
