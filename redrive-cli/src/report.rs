@@ -1,6 +1,6 @@
 //! Findings and problems as people see them: with the lines they are about and a pointer into them.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode,
@@ -10,6 +10,11 @@ use redrive::config::{self, Finding};
 
 use crate::problem::Problem;
 use crate::terminal;
+
+/// More findings than this are only counted.
+const MOST_SHOWN: usize = 100;
+/// A longer line is not shown: nobody could read it.
+const LONGEST_LINE: usize = 1_000;
 
 /// A finding or a problem, as the reporter wants it.
 #[derive(Debug)]
@@ -55,23 +60,28 @@ impl Diagnostic for Shown<'_> {
 
 /// Shows findings on stderr, and how many there are.
 pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
+    let readable = source.lines().all(|line| line.len() <= LONGEST_LINE);
     let source = NamedSource::new(name, source.to_owned());
     let mut text = String::new();
-    for finding in findings {
+    for finding in findings.iter().take(MOST_SHOWN) {
         let severity = match finding.severity {
             config::Severity::Note => Severity::Advice,
             config::Severity::Warning => Severity::Warning,
             config::Severity::Error => Severity::Error,
         };
+        let placed = format!("{name}:{}:{}: {}", finding.line, finding.column, finding.message);
         text.push_str(&drawn(&Shown {
             severity,
             code: finding.code.id(),
-            message: &finding.message,
+            message: if readable { &finding.message } else { &placed },
             help: finding.help.as_deref(),
-            source: Some(&source),
+            source: readable.then_some(&source),
             span: (finding.span.start, finding.span.len()).into(),
         }));
         text.push('\n');
+    }
+    if findings.len() > MOST_SHOWN {
+        let _ = writeln!(text, "… and {} more", findings.len() - MOST_SHOWN);
     }
     terminal::say(text.trim_end());
 }

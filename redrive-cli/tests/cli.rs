@@ -216,6 +216,19 @@ fn config_check() {
 }
 
 #[test]
+fn a_file_with_a_thousand_errors_on_one_line_is_told_briefly() {
+    let keys: Vec<_> = (0..1_000).map(|i| format!("k{i}: 1")).collect();
+    let path = std::env::temp_dir().join(format!("redrive-one-line-{}.yaml", std::process::id()));
+    std::fs::write(&path, format!("{{ version: 1, {} }}", keys.join(", "))).unwrap();
+    let ran = run(&["config", "check", path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.len() < 100_000, "{}", ran.stderr.len());
+    assert!(ran.stderr.contains("… and 400 more"), "{}", ran.stderr);
+    assert!(ran.stderr.trim_end().ends_with("500 errors"), "{}", ran.stderr);
+}
+
+#[test]
 fn config_import() {
     insta::assert_snapshot!(session(&[
         &["config", "import", "../../../redrive/tests/files/import/retry_settings.json"],

@@ -120,6 +120,11 @@ impl<'s> Findings<'s> {
         self.add(Severity::Error, code, span, message, help);
     }
 
+    /// Whether there are so many errors that another would not be kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.iter().filter(|finding| finding.severity == Severity::Error).count() >= MOST
+    }
+
     pub(crate) fn has(&self, code: Code, message: &str) -> bool {
         self.found.iter().any(|finding| finding.code == code && finding.message == message)
     }

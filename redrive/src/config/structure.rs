@@ -213,15 +213,13 @@ impl<'a> Checker<'a> {
         let mut fits = Map::new();
         for entry in entries {
             let Some(inner) = schema_of_key(schema, &entry.key) else {
-                let known: Vec<_> =
-                    properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
-                let message = format!("unknown key `{}`", shown(&entry.key));
-                findings.error(
-                    codes::UNKNOWN_KEY,
-                    entry.key_span.clone(),
-                    message,
-                    key_help(entry, schema, &known),
-                );
+                if !findings.is_full() {
+                    let known: Vec<_> =
+                        properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
+                    let message = format!("unknown key `{}`", shown(&entry.key));
+                    let help = key_help(entry, schema, &known);
+                    findings.error(codes::UNKNOWN_KEY, entry.key_span.clone(), message, help);
+                }
                 continue;
             };
             if let Some(value) = self.check(&entry.value, inner, findings) {
