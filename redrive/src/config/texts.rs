@@ -21,14 +21,14 @@ pub(super) type Check = fn(&str) -> Result<(), Wrong>;
 /// The parser of each type of the schema that is text with a grammar.
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("CodeRange", whole::<CodeRange>),
-    ("Date", whole::<Date>),
+    ("Date", pointed::<Date>),
     ("FactSource", whole::<FactSource>),
     ("Floor", pointed::<Floor>),
     ("Glob", whole::<Glob>),
     ("OrderBy", whole::<OrderBy>),
     ("Pattern", whole::<Pattern>),
     ("Period", pointed::<Period>),
-    ("Rate", whole::<Rate>),
+    ("Rate", pointed::<Rate>),
     ("Reason", reason),
     ("Schedule", pointed::<Schedule>),
     ("SqlPattern", whole::<SqlPattern>),
