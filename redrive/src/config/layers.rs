@@ -100,8 +100,16 @@ impl Config {
         layers
     }
 
-    /// Tells the calendars which dates a name stands for. A list that leaves a calendar without any opening is left
-    /// out here, and found by the check of the holidays.
+    /// The holidays that are defined and that a calendar still could not use, because they leave it without any
+    /// opening.
+    pub(crate) fn unusable_holidays(&self, spec: &PolicySpec) -> Vec<String> {
+        let layers = [&spec.local, &spec.blocking, &spec.retry].into_iter().flatten();
+        let wanted = layers.flat_map(ByClass::iter).flat_map(|(_, schedule)| schedule.holidays_wanted());
+        wanted.filter(|name| self.holidays.contains_key(*name)).map(str::to_owned).collect()
+    }
+
+    /// Tells the calendars which dates a name stands for. A list that leaves a calendar without any opening changes
+    /// nothing; see [`unusable_holidays`](Self::unusable_holidays).
     fn fill_holidays(&self, by_class: &mut ByClass) {
         for schedule in by_class.iter_mut() {
             let wanted: Vec<String> = schedule.holidays_wanted().map(str::to_owned).collect();
