@@ -7,9 +7,11 @@ mod authority;
 mod handler;
 mod secret;
 mod source;
+mod text;
 
 pub use handler::{HandlerAddress, split_words};
 pub use secret::Secret;
 pub use source::{AmqpAddress, KafkaAddress, PostgresAddress, SourceAddress};
+pub use text::AddressText;
 
 pub(crate) use authority::host_and_port;

@@ -52,7 +52,23 @@ fn variables_fill_values_and_never_change_the_structure() {
     });
     let config = report.value.unwrap();
     let flow = &config.flows["orders"];
-    assert_eq!((flow.from.as_str(), flow.concurrency, flow.delay), ("queue:orders", Some(8), None));
+    assert_eq!((&*flow.from, flow.concurrency, flow.delay), ("queue:orders", Some(8), None));
     assert_eq!(flow.owner.as_deref(), Some("a\n    delay: ledger"));
-    assert_eq!(flow.to, config::Handler::Address("http://127.0.0.1:3000/${x}".to_owned()));
+    assert_eq!(flow.to, config::Handler::Address("http://127.0.0.1:3000/${x}".into()));
+}
+
+#[test]
+fn a_configuration_shows_no_password() {
+    let file = b"
+version: 1
+data: postgres://app:hunter2@db/redrive
+brokers:
+  main: { kafka: { bootstrap: 'k:9092', options: { sasl.password: hunter2 } } }
+  rabbit: { rabbitmq: { url: 'amqp://app:hunter2@rabbit' } }
+flows:
+  orders: { from: 'amqp://app:hunter2@host:5672?queue=q', to: 'http://app:hunter2@host' }
+";
+    let report = config::check(file, &|_| None);
+    assert!(!format!("{:?}", report.value.unwrap()).contains("hunter2"));
+    assert!(report.findings.iter().all(|finding| !finding.to_string().contains("hunter2")));
 }

@@ -5,7 +5,7 @@ use redrive::core::SplitMix64;
 use redrive::core::classify::Subject;
 use redrive::{Class, Decision, Failure, Handling, History, Policy, Timestamp, decide};
 
-const FILE: &str = r#"
+const FILE: &str = r"
 version: 1
 rules:
   - { name: of the file, when: { status: [418, 503] }, class: CONTENTION }
@@ -36,7 +36,7 @@ flows:
     from: queue:c
     to: http://127.0.0.1:3000
     policy: { retry: 6s }
-"#;
+";
 
 fn config() -> Config {
     let report = config::check(FILE.as_bytes(), &|_| None);

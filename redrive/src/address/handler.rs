@@ -6,6 +6,7 @@ use std::str::FromStr;
 use redrive_core::TextError;
 
 use super::authority::Parts;
+use super::text::masked;
 
 /// The address of a handler.
 ///
@@ -74,17 +75,6 @@ impl fmt::Display for HandlerAddress {
 impl fmt::Debug for HandlerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HandlerAddress({self})")
-    }
-}
-
-/// The address without its password.
-fn masked(url: &str) -> String {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
-    let Some(at) = url[start..end].rfind('@').map(|at| start + at) else { return url.to_owned() };
-    match url[start..at].find(':') {
-        Some(colon) => format!("{}:***{}", &url[..start + colon], &url[at..]),
-        None => url.to_owned(),
     }
 }
 

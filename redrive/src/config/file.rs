@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::broker::Broker;
 use super::flow::{Flow, Suffixes, Topology};
+use crate::address::AddressText;
 
 /// The one version of the file that there is.
 pub const VERSION: u32 = 1;
@@ -22,7 +23,7 @@ pub struct Config {
     pub version: u32,
     /// Where the ledger and the embedded queues live: a file, or `postgres://…`. Default `./redrive.db`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<String>,
+    pub data: Option<AddressText>,
     /// The folder for locks, sockets and tokens when `data` is a database. Default `./redrive.d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,

@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 use super::guards::{BreakerSpec, RetryBudgetSpec};
 use super::handler::Handler;
 use super::order::OrderBy;
+use crate::address::AddressText;
 
 /// A flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     /// The source: `queue:NAME`, `kafka://…`, `amqp://…` or `postgres://…`.
-    pub from: String,
+    pub from: AddressText,
     /// The handler: `http://…`, `exec:…`, `jsonl:…`, or a map.
     pub to: Handler,
     /// The policy: the name of one, or one of its own.
@@ -53,7 +54,7 @@ pub struct Flow {
     pub parking: Option<String>,
     /// The address that rejection events are sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<String>,
+    pub rejected: Option<AddressText>,
     /// Which other spelling of the headers is written and read too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<Spelling>,
@@ -183,10 +184,10 @@ pub enum Partition {
 pub struct Hooks {
     /// Called before a message is diverted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before_divert: Option<String>,
+    pub before_divert: Option<AddressText>,
     /// Called after a message was diverted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub after_divert: Option<String>,
+    pub after_divert: Option<AddressText>,
 }
 
 /// What is put behind a name for the topics and queues around it.

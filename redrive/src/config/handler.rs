@@ -4,12 +4,14 @@ use redrive_core::duration::Period;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::address::AddressText;
+
 /// A handler: its one-line address, or a map with more to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Handler {
     /// `http://…`, `https://…`, `exec:…` or `jsonl:…`.
-    Address(String),
+    Address(AddressText),
     /// A handler with settings of its own.
     Full(Box<HandlerSpec>),
 }
@@ -20,7 +22,7 @@ pub enum Handler {
 pub struct HandlerSpec {
     /// The address of an HTTP endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub http: Option<String>,
+    pub http: Option<AddressText>,
     /// A command that is run once per message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<String>,
