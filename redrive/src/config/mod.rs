@@ -1,9 +1,9 @@
 //! The configuration file: reading it, checking it, and what follows from it.
 //!
 //! A file that is wrong is fixed fastest when everything wrong is said at once, each at its place. So a check has
-//! four steps, and each goes on with whatever the one before could use: the YAML becomes a [tree](tree) of places,
-//! variables are [filled in](substitute), the [structure](structure) is held against the JSON schema of the types
-//! below, and what it all [means](semantic) is looked at last.
+//! four steps, and each goes on with whatever the one before could use: the YAML becomes a tree of places,
+//! variables are filled in, the structure is held against the JSON schema of the types
+//! below, and what it all means is looked at last.
 //!
 //! Policies are laid over each other, the later over the earlier: the built-in ladder (only where no schedule is
 //! named at all), `policies.default`, the policy that a flow names or brings, what the flow itself changes, what
