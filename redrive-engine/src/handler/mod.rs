@@ -1,0 +1,144 @@
+//! What is done with a message: a Rust function, an HTTP endpoint, a command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::{Failure, Message, Timestamp};
+
+use crate::port::{Ledger, PortError};
+
+/// What a handler is told beside the message.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The flow.
+    pub flow: Arc<str>,
+    /// The number of this attempt, from 1, over all layers.
+    pub attempt: u32,
+    /// Whether a transient failure of this attempt would be retried.
+    pub will_retry: bool,
+    /// Downstream calls left in the message's budget; nothing means without limit.
+    pub calls_left: Option<u32>,
+    /// When this attempt is given up.
+    pub deadline: Timestamp,
+    /// How long that is.
+    pub timeout: Duration,
+    /// The key by which a downstream system can tell a repetition: the same across attempts and replays.
+    pub idempotency_key: Arc<str>,
+    /// The source's address without credentials.
+    pub source: Arc<str>,
+    /// When the message failed first.
+    pub first_failure_at: Option<Timestamp>,
+    /// Ids of diverted predecessors in the message's lane.
+    pub diverted: Arc<[String]>,
+    /// The replay that sent it, when one did.
+    pub replay: Option<Arc<str>>,
+    pub(crate) marks: Option<Marks>,
+}
+
+/// Where `once` keeps its marks.
+#[derive(Debug, Clone)]
+pub(crate) struct Marks {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) handler: Arc<str>,
+    pub(crate) now: Timestamp,
+}
+
+impl Context {
+    /// A context for calling a handler outside a flow, as tests do.
+    pub fn detached(flow: &str, attempt: u32, timeout: Duration, now: Timestamp) -> Self {
+        Self {
+            flow: flow.into(),
+            attempt,
+            will_retry: true,
+            calls_left: None,
+            deadline: now + timeout,
+            timeout,
+            idempotency_key: "".into(),
+            source: "queue:detached".into(),
+            first_failure_at: None,
+            diverted: Arc::new([]),
+            replay: None,
+            marks: None,
+        }
+    }
+
+    /// Runs a step unless it ran to its end before for this key; marks it after it succeeded, never before.
+    ///
+    /// A crash between the step's end and the mark runs it again: the step itself has to bear that, or be keyed by
+    /// [`idempotency_key`](Self::idempotency_key) downstream. Answers whether it ran.
+    pub async fn once<F, T, E>(&self, key: &str, step: F) -> Result<Option<T>, OnceError<E>>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let Some(marks) = &self.marks else { return step.await.map(Some).map_err(OnceError::Step) };
+        if marks.ledger.processed(&marks.handler, &[key]).await?.first() == Some(&true) {
+            return Ok(None);
+        }
+        let value = step.await.map_err(OnceError::Step)?;
+        marks.ledger.mark_processed(&marks.handler, &[key], marks.now).await?;
+        Ok(Some(value))
+    }
+}
+
+/// Why a step that runs once did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum OnceError<E> {
+    /// The step failed; it is not marked.
+    #[error(transparent)]
+    Step(E),
+    /// The mark could not be read or written.
+    #[error("the mark of a step that runs once is not available: {0}")]
+    Marks(#[from] PortError),
+}
+
+/// What an attempt used up beside itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// Downstream calls, at least 1.
+    pub calls: u32,
+    /// What the business entity is charged.
+    pub cost: u32,
+}
+
+impl Default for Charge {
+    fn default() -> Self {
+        Self { calls: 1, cost: 0 }
+    }
+}
+
+/// How one call of a handler ended.
+#[derive(Debug, Clone)]
+pub struct Attempted {
+    /// Success, or what went wrong. A verdict other than `ack` counts as a failure, whatever the status.
+    pub result: Result<(), Box<Failure>>,
+    /// What it used up.
+    pub charge: Charge,
+}
+
+impl Attempted {
+    /// It worked.
+    pub fn success() -> Self {
+        Self { result: Ok(()), charge: Charge::default() }
+    }
+
+    /// It did not.
+    pub fn failure(failure: Failure) -> Self {
+        Self { result: Err(Box::new(failure)), charge: Charge::default() }
+    }
+}
+
+/// What is done with a message.
+///
+/// An implementation needs no timeout of its own: the engine drops the future when the attempt's time is over. It
+/// may panic; the engine catches it.
+#[async_trait]
+pub trait Handler: std::fmt::Debug + Send + Sync + 'static {
+    /// Handles one message.
+    async fn call(&self, message: &Message, context: &Context) -> Attempted;
+
+    /// The handler's version, for the ledger and the headers.
+    fn version(&self) -> Option<Arc<str>> {
+        None
+    }
+}

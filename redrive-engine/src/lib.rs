@@ -1,0 +1,7 @@
+//! Flows at run time, and the ports through which they reach a broker and a ledger.
+//!
+//! The engine decides nothing (that is `redrive-core`) and stores nothing (that is an adapter). It takes deliveries
+//! in, calls the handler, hands the decision on, and settles in batches.
+
+pub mod handler;
+pub mod port;

@@ -1,0 +1,205 @@
+//! The port to a ledger: the searchable record of every message that failed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Actor, AuditLine, Counts, Entry, EntryId, EntryState, Filter, Found, Group, HistoryLine, NewMessage,
+    NewReplay, Page, Payload, PortError, Record, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep,
+};
+
+/// What a person does to entries. Each is one transaction with its audit line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// Try a waiting message at once, or a dead or parked one again, by its policy from the start.
+    RetryNow,
+    /// Take a waiting retry back: the message is parked.
+    Cancel,
+    /// Put aside for a person.
+    Park,
+    /// Drop; can be undone until retention takes it.
+    Discard,
+    /// Undo a discard or an archiving: back to where it was.
+    Restore,
+    /// Put away for good.
+    Archive,
+    /// Send to another address of the same broker.
+    Reroute(String),
+}
+
+impl Deed {
+    /// The command's name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RetryNow => "retry-now",
+            Self::Cancel => "cancel",
+            Self::Park => "park",
+            Self::Discard => "discard",
+            Self::Restore => "restore",
+            Self::Archive => "archive",
+            Self::Reroute(_) => "reroute",
+        }
+    }
+}
+
+/// Which entries a deed is done to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// These, by entry id or message id.
+    Ids(Vec<String>),
+    /// All that fit.
+    Filter(Filter),
+}
+
+/// What a deed did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeedReport {
+    /// Entries changed.
+    pub done: u64,
+    /// Entries whose state does not allow it, with the reason; at most 100 are named.
+    pub refused: Vec<(String, String)>,
+    /// Ids that are not there.
+    pub missing: Vec<String>,
+}
+
+/// How long entries are kept, by state; nothing means for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// Recovered, rejected.
+    pub finished: Option<Duration>,
+    /// Discarded.
+    pub discarded: Option<Duration>,
+    /// Archived.
+    pub archived: Option<Duration>,
+    /// Marks of processed messages.
+    pub processed: Option<Duration>,
+}
+
+impl Default for Retention {
+    /// Fourteen days for what is finished or discarded, for ever for the rest; marks seven days.
+    fn default() -> Self {
+        let days = |n: u64| Some(Duration::from_secs(n * 86_400));
+        Self { finished: days(14), discarded: days(14), archived: None, processed: days(7) }
+    }
+}
+
+/// Something in the ledger that cannot be right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Problem {
+    /// Which invariant.
+    pub invariant: String,
+    /// What was found.
+    pub found: String,
+}
+
+/// The port to a ledger.
+#[async_trait]
+pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
+    /// Writes records down. Only called for a broker whose settling does not do it; the same record given twice
+    /// changes nothing.
+    async fn record(&self, records: &[Record]) -> Result<(), PortError>;
+
+    /// One entry, by its own id or its message's.
+    async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError>;
+
+    /// Every kept attempt, decision and deed of an entry, oldest first. The first and the last are always kept.
+    async fn history(&self, id: EntryId) -> Result<Vec<HistoryLine>, PortError>;
+
+    /// The message's bytes, while they are kept.
+    async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError>;
+
+    /// Entries that fit, the one that failed last first.
+    async fn search(&self, filter: &Filter, page: &Page) -> Result<Found, PortError>;
+
+    /// Failure groups with open entries, the largest first.
+    async fn groups(&self, flow: Option<&str>, limit: usize) -> Result<Vec<Group>, PortError>;
+
+    /// Kept counts.
+    async fn counts(&self) -> Result<Counts, PortError>;
+
+    /// Does something to entries, in steps that do not stall the flow.
+    async fn act(
+        &self,
+        deed: &Deed,
+        selection: &Selection,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<DeedReport, PortError>;
+
+    /// Publishes an edited copy as a new message with its parent's id; answers with the new message's id.
+    async fn copy(
+        &self,
+        id: &str,
+        edited: NewMessage,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<String, PortError>;
+
+    /// Adds a line to the audit.
+    async fn note(
+        &self,
+        actor: &Actor,
+        what: &str,
+        subject: &str,
+        count: u64,
+        now: Timestamp,
+    ) -> Result<(), PortError>;
+
+    /// Lines of the audit, newest first, before the given number.
+    async fn audit(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditLine>, PortError>;
+
+    /// Which of these messages the handler has processed, in their order.
+    async fn processed(&self, handler: &str, ids: &[&str]) -> Result<Vec<bool>, PortError>;
+
+    /// Marks messages as processed by the handler.
+    async fn mark_processed(&self, handler: &str, ids: &[&str], now: Timestamp) -> Result<(), PortError>;
+
+    /// What a replay would do.
+    async fn plan_replay(&self, replay: &NewReplay, now: Timestamp) -> Result<ReplayPlan, PortError>;
+
+    /// Freezes the selection and begins.
+    async fn begin_replay(
+        &self,
+        id: EntryId,
+        replay: &NewReplay,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError>;
+
+    /// Sends at most `limit` of the replay's pending entries back, each in one transaction with its mark, so that
+    /// none is sent twice however often this is called and wherever it is interrupted.
+    async fn step_replay(&self, id: EntryId, limit: u64, now: Timestamp) -> Result<ReplayStep, PortError>;
+
+    /// Pauses, resumes or cancels.
+    async fn steer_replay(
+        &self,
+        id: EntryId,
+        to: ReplayState,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError>;
+
+    /// Replays, newest first.
+    async fn replays(&self, limit: usize) -> Result<Vec<Replay>, PortError>;
+
+    /// One replay.
+    async fn replay(&self, id: EntryId) -> Result<Option<Replay>, PortError>;
+
+    /// The entries of a replay, in the order in which they are sent.
+    async fn replay_items(&self, id: EntryId, after: u64, limit: usize)
+    -> Result<Vec<ReplayItem>, PortError>;
+
+    /// Removes what retention no longer keeps, at most `limit` entries, and says how many were removed.
+    async fn tidy(&self, retention: &Retention, limit: u64, now: Timestamp) -> Result<u64, PortError>;
+
+    /// Looks for what cannot be right.
+    async fn check(&self) -> Result<Vec<Problem>, PortError>;
+
+    /// Entries that stand in a state, for a metric or a state line.
+    async fn count(&self, flow: &str, state: EntryState) -> Result<u64, PortError>;
+}

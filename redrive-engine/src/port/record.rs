@@ -1,0 +1,74 @@
+//! What the engine tells the ledger when a message leaves its usual way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::{Class, ErrorLink, Reason, Timestamp};
+
+use super::{EntryId, EntryState};
+
+/// A change of one message's place. The ledger makes the entry at the first and brings it up to date at the later
+/// ones; what a record leaves out stays as it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The entry.
+    pub entry: EntryId,
+    /// The flow.
+    pub flow: Arc<str>,
+    /// Where the message stands now.
+    pub state: EntryState,
+    /// When.
+    pub at: Timestamp,
+    /// When the next attempt is due.
+    pub due_at: Option<Timestamp>,
+    /// The attempt behind it; nothing when it succeeded or when nothing was tried.
+    pub attempt: Option<AttemptRecord>,
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// The message's type.
+    pub message_type: Option<String>,
+    /// The business entity.
+    pub entity: Option<String>,
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The correlation id.
+    pub correlation_id: Option<String>,
+    /// The causation id.
+    pub causation_id: Option<String>,
+    /// Who owns the flow.
+    pub owner: Option<Arc<str>>,
+    /// The message it is held behind.
+    pub held_behind: Option<String>,
+    /// The replay that sent it, when one did.
+    pub replay: Option<EntryId>,
+}
+
+/// One failed attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRecord {
+    /// Its number, from 1.
+    pub number: u32,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// The class.
+    pub class: Class,
+    /// The reason.
+    pub reason: Reason,
+    /// The failure group.
+    pub group: Fingerprint,
+    /// The cause chain, outermost first, bounded.
+    pub chain: Vec<ErrorLink>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// An excerpt of the answer, redacted.
+    pub response: Option<String>,
+    /// What was decided: the action's name.
+    pub decision: &'static str,
+    /// Why, for people.
+    pub because: String,
+    /// The version of the handler.
+    pub handler_version: Option<Arc<str>>,
+}
