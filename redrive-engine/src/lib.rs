@@ -3,5 +3,8 @@
 //! The engine decides nothing (that is `redrive-core`) and stores nothing (that is an adapter). It takes deliveries
 //! in, calls the handler, hands the decision on, and settles in batches.
 
+mod flow;
 pub mod handler;
 pub mod port;
+
+pub use flow::{Flow, FlowSpec, Force, StartError};

@@ -1,0 +1,189 @@
+//! From a decision to a settlement: what the copy carries, and what the ledger learns.
+
+use std::time::Duration;
+
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::headers::{self, Trail};
+use redrive_core::{Action, Decision, Envelope, Facts, Failure, RejectionEvent, Text, Timestamp};
+
+use super::job::{Began, Job};
+use super::spec::FlowSpec;
+use crate::port::{AttemptRecord, EntryId, EntryState, Outcome, Record, Settlement};
+
+/// A failed attempt and what was decided about it.
+pub(crate) struct Diversion<'a> {
+    pub(crate) spec: &'a FlowSpec,
+    pub(crate) facts: &'a Facts,
+    pub(crate) failure: &'a Failure,
+    pub(crate) decision: &'a Decision,
+    pub(crate) attempts_allowed: Option<u32>,
+    pub(crate) began: Began,
+    pub(crate) now: Timestamp,
+    /// Random bits for the ids that are minted here.
+    pub(crate) random: [u64; 2],
+}
+
+impl Diversion<'_> {
+    /// Ends the delivery as decided. The action is one that leaves the hand.
+    pub(crate) fn settle(&self, job: Job) -> Settlement {
+        let entry = entry_of(&job.delivery.trail).unwrap_or_else(|| mint(self.now, self.random));
+        let (state, due_at) = match &self.decision.action {
+            Action::Delay { until } | Action::Block { until } => (EntryState::Waiting, Some(*until)),
+            Action::RetryInPlace { after } => (EntryState::Waiting, Some(self.now + *after)),
+            Action::DeadLetter => (EntryState::Dead, None),
+            Action::Discard => (EntryState::Discarded, None),
+            Action::Reject => (EntryState::Rejected, None),
+            Action::Ack => (EntryState::Recovered, None),
+            Action::Park | Action::Follow { .. } | Action::Return => (EntryState::Parked, None),
+        };
+        let trail = self.trail(&job, entry, due_at);
+        let record = self.record(&job, entry, state, due_at);
+        let outcome = match (&self.decision.action, &self.spec.rejected, due_at) {
+            (_, _, Some(until)) => Outcome::Delay { until },
+            (Action::DeadLetter, ..) => Outcome::DeadLetter,
+            (Action::Discard, ..) => Outcome::Discard,
+            (Action::Reject, Some(target), _) => self.rejection(&job, &trail, target),
+            (Action::Ack, ..) => Outcome::Ack,
+            _ => Outcome::Park,
+        };
+        Settlement {
+            delivery: job.delivery,
+            outcome,
+            trail: Some(Box::new(trail)),
+            record: Some(Box::new(record)),
+            processed_by: None,
+        }
+    }
+
+    fn trail(&self, job: &Job, entry: EntryId, due_at: Option<Timestamp>) -> Trail {
+        let before = &job.delivery.trail;
+        let wait = due_at.map_or(Duration::ZERO, |due| due.since(self.now));
+        let delayed = matches!(self.decision.action, Action::Delay { .. });
+        let mut trail = before.clone();
+        trail.attempt = job.attempts();
+        trail.max = self.attempts_allowed;
+        trail.process_after = due_at;
+        if trail.origin.topic.is_none() {
+            trail.origin = headers::Origin {
+                topic: Some(Text::from(&*job.delivery.source.name)),
+                partition: job.delivery.source.partition,
+                offset: job.delivery.source.offset,
+                timestamp: Some(job.delivery.ready_at),
+            };
+        }
+        trail.first_attempt_at = job.first_attempt_at();
+        trail.first_failure_at = job.first_failure_at();
+        trail.last_failure_at = Some(self.now);
+        trail.error_type = self.failure.error_type().map(Text::from);
+        trail.error_message = Some(Text::from(self.failure.message()));
+        trail.class = Some(self.decision.class);
+        trail.reason = Some(self.decision.reason.clone());
+        trail.status = self.failure.status();
+        trail.response = self.excerpt().map(Text::from);
+        trail.delay_counter = before.delay_counter.saturating_add(u32::from(delayed));
+        trail.delay_total = job.waited().saturating_add(wait);
+        trail.wait_id =
+            due_at.map(|_| Text::from(mint(self.now, [self.random[1], self.random[0]]).to_string()));
+        trail.entry_id = Some(Text::from(entry.to_string()));
+        trail.idempotency_key.get_or_insert_with(|| job.delivery.message.id.clone());
+        trail.calls_used = job.calls();
+        trail.handler_version = self.spec.handler.version().map(|version| Text::from(&*version));
+        trail.correlation_id = self.facts.correlation.clone();
+        trail.causation_id = self.facts.causation.clone();
+        trail.bounded()
+    }
+
+    fn record(&self, job: &Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
+        let text = |fact: &Option<Text>| fact.as_ref().map(|text| text.as_str().to_owned());
+        let Decision { action, class, reason, because } = self.decision;
+        let kind = self.facts.message_type.as_deref();
+        let group = Fingerprint::of(*class, reason, kind, self.failure.error_type(), self.failure.message());
+        Record {
+            entry,
+            flow: self.spec.name.clone(),
+            state,
+            at: self.now,
+            due_at,
+            attempt: Some(AttemptRecord {
+                number: job.attempts(),
+                started_at: self.began.at,
+                took: self.began.took,
+                class: *class,
+                reason: reason.clone(),
+                group,
+                chain: self.failure.chain().to_vec(),
+                status: self.failure.status(),
+                response: self.excerpt(),
+                decision: action.name(),
+                because: because.to_string(),
+                handler_version: self.spec.handler.version(),
+            }),
+            attempts: job.attempts(),
+            message_type: text(&self.facts.message_type),
+            entity: text(&self.facts.entity),
+            tenant: text(&self.facts.tenant),
+            correlation_id: text(&self.facts.correlation),
+            causation_id: text(&self.facts.causation),
+            owner: self.spec.owner.clone(),
+            held_behind: None,
+            replay: replay_of(&job.delivery.trail),
+        }
+    }
+
+    /// What is kept of the answer, masked first and cut after.
+    fn excerpt(&self) -> Option<String> {
+        let body = self.failure.body()?;
+        let masked = self.spec.redaction.redact_json(body.as_bytes());
+        Some(String::from_utf8_lossy(&masked).into_owned())
+    }
+
+    fn rejection(&self, job: &Job, trail: &Trail, target: &str) -> Outcome {
+        let id = &job.delivery.message.id;
+        let envelope = Envelope::new(id.clone(), &*self.spec.name, self.facts, trail);
+        let event = RejectionEvent::new(id.clone(), Text::from(&*self.spec.address), self.now, envelope);
+        match serde_json::to_vec(&event) {
+            Ok(event) => Outcome::Reject { event: event.into(), target: target.to_owned() },
+            // An event that cannot be written must not take the message with it.
+            Err(_) => Outcome::Park,
+        }
+    }
+}
+
+/// What the ledger learns when a message that failed before has succeeded.
+pub(crate) fn recovered(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Box<Record>> {
+    let entry = entry_of(&job.delivery.trail)?;
+    Some(Box::new(Record {
+        entry,
+        flow: spec.name.clone(),
+        state: EntryState::Recovered,
+        at: now,
+        due_at: None,
+        attempt: None,
+        attempts: job.attempts().saturating_add(1),
+        message_type: None,
+        entity: None,
+        tenant: None,
+        correlation_id: None,
+        causation_id: None,
+        owner: spec.owner.clone(),
+        held_behind: None,
+        replay: replay_of(&job.delivery.trail),
+    }))
+}
+
+fn entry_of(trail: &Trail) -> Option<EntryId> {
+    trail.entry_id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
+}
+
+fn replay_of(trail: &Trail) -> Option<EntryId> {
+    trail.replay.as_ref()?.id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
+}
+
+/// A new id that sorts by time.
+pub(crate) fn mint(now: Timestamp, random: [u64; 2]) -> EntryId {
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&random[0].to_le_bytes());
+    bytes[8..].copy_from_slice(&random[1].to_le_bytes()[..2]);
+    let millis = u64::try_from(now.as_millis()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+}

@@ -1,0 +1,134 @@
+//! A delivery on its way through a flow, with what happened to it while it was in hand.
+
+use std::time::Duration;
+
+use redrive_core::{Decision, Facts, Failure, History, Timestamp};
+
+use crate::handler::Charge;
+use crate::port::Delivery;
+
+/// A delivery and the attempts made since it was handed out.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) delivery: Delivery,
+    /// Attempts made in hand, not yet written down anywhere.
+    pub(crate) in_hand: u32,
+    calls: u32,
+    cost: u32,
+    waited: Duration,
+    first_attempt_at: Option<Timestamp>,
+    first_failure_at: Option<Timestamp>,
+    last_wait: Option<Duration>,
+    /// The failure behind a wait in hand, so that it can be written down when the flow stops meanwhile.
+    pub(crate) last: Option<Box<LastFailure>>,
+}
+
+/// A failure that has not left the hand yet.
+#[derive(Debug)]
+pub(crate) struct LastFailure {
+    pub(crate) failure: Box<Failure>,
+    pub(crate) decision: Decision,
+    pub(crate) facts: Facts,
+    pub(crate) attempts_allowed: Option<u32>,
+    pub(crate) began: Began,
+}
+
+/// When an attempt began and how long it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Began {
+    pub(crate) at: Timestamp,
+    pub(crate) took: Duration,
+}
+
+impl Job {
+    pub(crate) fn new(delivery: Delivery) -> Self {
+        let trail = &delivery.trail;
+        let last_wait = match (trail.process_after, trail.last_failure_at) {
+            (Some(due), Some(failed)) => Some(due.since(failed)),
+            _ => None,
+        };
+        Self {
+            in_hand: 0,
+            calls: trail.calls_used,
+            cost: 0,
+            waited: trail.delay_total,
+            first_attempt_at: trail.first_attempt_at,
+            first_failure_at: trail.first_failure_at,
+            last_wait,
+            last: None,
+            delivery,
+        }
+    }
+
+    /// What the message weighs, for the limit on bytes in hand.
+    pub(crate) fn weight(delivery: &Delivery) -> usize {
+        let body = delivery.message.body.as_ref().map_or(0, bytes::Bytes::len);
+        let headers: usize = delivery
+            .message
+            .headers
+            .iter()
+            .map(|header| header.name.as_str().len() + header.value.as_ref().map_or(0, bytes::Bytes::len))
+            .sum();
+        body + headers + 512
+    }
+
+    /// Attempts made in all.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.delivery.trail.attempt.saturating_add(self.in_hand)
+    }
+
+    pub(crate) fn started(&mut self, now: Timestamp) {
+        self.first_attempt_at.get_or_insert(now);
+    }
+
+    pub(crate) fn failed(&mut self, charge: Charge, now: Timestamp) {
+        self.in_hand = self.in_hand.saturating_add(1);
+        self.calls = self.calls.saturating_add(charge.calls.max(1));
+        self.cost = self.cost.saturating_add(charge.cost);
+        self.first_failure_at.get_or_insert(now);
+    }
+
+    /// The attempt does not count after all.
+    pub(crate) fn forgiven(&mut self, charge: Charge) {
+        self.in_hand = self.in_hand.saturating_sub(1);
+        self.calls = self.calls.saturating_sub(charge.calls.max(1));
+        self.cost = self.cost.saturating_sub(charge.cost);
+    }
+
+    /// A wait in hand has been decided.
+    pub(crate) fn waits(&mut self, wait: Duration) {
+        self.waited = self.waited.saturating_add(wait);
+        self.last_wait = Some(wait);
+    }
+
+    pub(crate) fn history(&self, endpoint_proven: bool) -> History {
+        History {
+            attempts: self.attempts(),
+            delayed: self.delivery.trail.delay_counter,
+            first_failure: self.first_failure_at,
+            waited: self.waited,
+            held: self.delivery.trail.held,
+            calls: self.calls,
+            cost: self.cost,
+            last_wait: self.last_wait,
+            crashes: 0,
+            endpoint_proven,
+        }
+    }
+
+    pub(crate) fn first_attempt_at(&self) -> Option<Timestamp> {
+        self.first_attempt_at
+    }
+
+    pub(crate) fn first_failure_at(&self) -> Option<Timestamp> {
+        self.first_failure_at
+    }
+
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    pub(crate) fn calls(&self) -> u32 {
+        self.calls
+    }
+}

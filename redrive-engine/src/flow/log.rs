@@ -1,0 +1,76 @@
+//! The log lines of a flow: one per diversion, none per success.
+//!
+//! | field | content |
+//! |---|---|
+//! | `flow` | the flow |
+//! | `message` | the message's id |
+//! | `attempt` | attempts made |
+//! | `class`, `reason` | what kind of failure, and its code |
+//! | `decision` | what was decided |
+//! | `because` | the rule, the budget or the verdict behind it |
+//! | `next_delay_ms`, `due` | the wait, and when it ends |
+//! | `trace` | the trace id of the message's `traceparent`, when it has one |
+
+use redrive_core::guard::BreakerState;
+use redrive_core::{Action, Decision, Message, Timestamp};
+
+use super::job::Job;
+use super::spec::FlowSpec;
+use crate::port::{PortError, Refusal, Settlement};
+
+pub(crate) fn diversion(spec: &FlowSpec, job: &Job, decision: &Decision, now: Timestamp) {
+    let due = match &decision.action {
+        Action::Delay { until } | Action::Block { until } => Some(*until),
+        _ => None,
+    };
+    let message = &job.delivery.message;
+    tracing::info!(
+        flow = &*spec.name,
+        message = message.id.as_str(),
+        attempt = job.attempts(),
+        class = decision.class.as_str(),
+        reason = decision.reason.as_str(),
+        decision = decision.action.name(),
+        because = %decision.because,
+        next_delay_ms = due.map(|due| due.since(now).as_millis() as u64),
+        due = due.map(tracing::field::display),
+        trace = trace_id(message),
+        "diverted"
+    );
+}
+
+/// The trace id of a `traceparent` header: the second of its four parts.
+fn trace_id(message: &Message) -> Option<String> {
+    let text = message.headers.get_text("traceparent", 64)?;
+    let id = text.as_str().split('-').nth(1)?;
+    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}
+
+pub(crate) fn breaker(spec: &FlowSpec, state: BreakerState) {
+    tracing::warn!(flow = &*spec.name, state = ?state, "breaker");
+}
+
+pub(crate) fn source_away(spec: &FlowSpec, error: &PortError, times: usize) {
+    tracing::warn!(flow = &*spec.name, error = %error, times = times + 1, "source does not answer");
+}
+
+pub(crate) fn broker_away(spec: &FlowSpec, error: &PortError, waiting: usize) {
+    tracing::warn!(flow = &*spec.name, error = %error, waiting, "broker does not settle; trying again");
+}
+
+pub(crate) fn given_up(spec: &FlowSpec, left: usize) {
+    tracing::error!(flow = &*spec.name, left, "stopped without settling; these will be delivered again");
+}
+
+pub(crate) fn ledger_away(spec: &FlowSpec, error: &PortError) {
+    tracing::warn!(flow = &*spec.name, error = %error, "ledger does not answer");
+}
+
+pub(crate) fn not_settled(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
+    tracing::warn!(
+        flow = &*spec.name,
+        message = settlement.delivery.message.id.as_str(),
+        error = %refusal,
+        "not settled: it is no longer in this hand"
+    );
+}

@@ -1,0 +1,92 @@
+//! The settler: ends deliveries in batches, as large as what has arrived meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::job::Job;
+use super::log;
+use super::shared::Shared;
+use crate::port::{PortError, Record, Settlement};
+
+const BATCH: usize = 1_024;
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Settles until `last` says that nothing more will come and nothing is left.
+pub(crate) async fn settle(
+    shared: Arc<Shared>,
+    mut arriving: mpsc::UnboundedReceiver<Settlement>,
+    last: CancellationToken,
+) {
+    let mut batch: Vec<Settlement> = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            _ = arriving.recv_many(&mut batch, BATCH) => {}
+            () = last.cancelled() => arriving.close(),
+        }
+        if batch.is_empty() {
+            if arriving.is_closed() && arriving.is_empty() {
+                return;
+            }
+            continue;
+        }
+        settle_all(&shared, &mut batch).await;
+    }
+}
+
+/// Settles a whole batch, however often the broker has to be asked.
+async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
+    let mut wait = FIRST_WAIT;
+    while !batch.is_empty() {
+        let started = shared.clock.monotonic();
+        let results = shared.broker.settle(batch).await;
+        debug_assert_eq!(results.len(), batch.len());
+        shared.metrics.settled(shared.clock.monotonic().saturating_sub(started));
+
+        let mut again = Vec::new();
+        let mut records = Vec::new();
+        let (mut messages, mut bytes) = (0, 0);
+        let mut problem = None;
+        for (settlement, result) in batch.drain(..).zip(results) {
+            match result {
+                Err(error @ (PortError::Unavailable(_) | PortError::Broken(_))) => {
+                    problem = Some(error);
+                    again.push(settlement);
+                    continue;
+                }
+                // It is not ours any more; whoever has it now decides.
+                Err(PortError::Refused(refusal)) => log::not_settled(&shared.spec, &settlement, &refusal),
+                Ok(()) => records.extend(settlement.record.map(|record| *record)),
+            }
+            messages += 1;
+            bytes += Job::weight(&settlement.delivery);
+        }
+        shared.in_hand.release(messages, bytes);
+        project(shared, records).await;
+        *batch = again;
+        if let Some(problem) = problem {
+            log::broker_away(&shared.spec, &problem, batch.len());
+            tokio::select! {
+                () = shared.force.cancelled() => {
+                    log::given_up(&shared.spec, batch.len());
+                    batch.clear();
+                }
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
+            }
+        }
+    }
+}
+
+/// Tells the ledger what was settled, where the broker has not done so in the same transaction.
+async fn project(shared: &Shared, records: Vec<Record>) {
+    if records.is_empty() || shared.broker.capabilities().records_in_settle {
+        return;
+    }
+    if let Err(error) = shared.ledger.record(&records).await {
+        log::ledger_away(&shared.spec, &error);
+    }
+}

@@ -1,0 +1,82 @@
+//! A flow as the engine runs it: a source, a handler, a policy, and the limits around them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::guard::{BreakerConfig, Rate};
+use redrive_core::{FactSources, Policy, Redaction};
+
+use crate::handler::Handler;
+
+/// Everything a flow needs to run, complete and checked.
+#[derive(Debug, Clone)]
+pub struct FlowSpec {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The queue or topic it reads.
+    pub source: Arc<str>,
+    /// The source's address without credentials, for the handler and the ledger.
+    pub address: Arc<str>,
+    /// What is done with a message.
+    pub handler: Arc<dyn Handler>,
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// Policies of single message types.
+    pub policies_by_type: HashMap<String, Arc<Policy>>,
+    /// Where facts are found in a message.
+    pub facts: FactSources,
+    /// What is masked in what is written down.
+    pub redaction: Redaction,
+    /// How many handler calls run at once.
+    pub concurrency: usize,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// At most so many calls a second.
+    pub rate: Option<Rate>,
+    /// When the flow holds because the endpoint fails; nothing turns it off.
+    pub breaker: Option<BreakerConfig>,
+    /// The most messages in hand, running or not.
+    pub prefetch: usize,
+    /// The most bytes in hand.
+    pub prefetch_bytes: usize,
+    /// How long calls may go on after a stop.
+    pub shutdown: Duration,
+    /// Whether a message that this handler has processed before is acknowledged without a call.
+    pub once_per_message: bool,
+    /// Where rejection events go.
+    pub rejected: Option<Arc<str>>,
+    /// Who owns the flow.
+    pub owner: Option<Arc<str>>,
+}
+
+impl FlowSpec {
+    /// A flow with defaults: the ladder, 64 calls at once, 30 s a call, 25 s for a stop.
+    pub fn new(name: &str, source: &str, handler: Arc<dyn Handler>) -> Self {
+        Self {
+            name: name.into(),
+            source: source.into(),
+            address: format!("queue:{source}").into(),
+            handler,
+            policy: Arc::new(Policy::default()),
+            policies_by_type: HashMap::new(),
+            facts: FactSources::default(),
+            redaction: Redaction::default(),
+            concurrency: 64,
+            timeout: Duration::from_secs(30),
+            rate: None,
+            breaker: Some(BreakerConfig::default()),
+            prefetch: 1_024,
+            prefetch_bytes: 64 * 1024 * 1024,
+            shutdown: Duration::from_secs(25),
+            once_per_message: false,
+            rejected: None,
+            owner: None,
+        }
+    }
+
+    /// The policy for a message type.
+    pub(crate) fn policy_for(&self, message_type: Option<&str>) -> &Arc<Policy> {
+        message_type.and_then(|kind| self.policies_by_type.get(kind)).unwrap_or(&self.policy)
+    }
+}
