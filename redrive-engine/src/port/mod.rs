@@ -19,7 +19,7 @@ pub use audit::{Actor, AuditLine};
 pub use broker::{
     Broker, Capabilities, Depth, NewMessage, Published, QueueInfo, Room, Source, Subscription, Topology,
 };
-pub use clock::Clock;
+pub use clock::{Clock, SystemClock};
 pub use delivery::{Delivery, SourceRef, Tag};
 pub use entry::{
     Counts, Entry, EntryId, EntryState, ErrorShown, Group, HistoryLine, MessageShown, Payload, SafeToReplay,
