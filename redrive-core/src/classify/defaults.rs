@@ -17,6 +17,7 @@ pub fn default_rules() -> Vec<Rule> {
         Reason::HANDLER_CRASHED,
         When { crashes: Some(CRASH_LIMIT), ..When::default() },
     )];
+    rules.push(endpoint());
     rules.extend(http());
     rules.extend(sqlstate());
     rules.extend(time_and_io());
@@ -24,6 +25,20 @@ pub fn default_rules() -> Vec<Rule> {
     rules.extend(named_errors());
     rules.extend(databases_by_message());
     rules
+}
+
+/// What a handler leaves that could not even be called, as a command that is not there: no message is to blame.
+fn endpoint() -> Rule {
+    let error = Some(["EndpointMisconfigured".to_owned()].into_iter().collect());
+    Rule {
+        fault: Some(Fault::Endpoint),
+        ..Rule::new(
+            "endpoint-misconfigured",
+            Class::PermanentTechnical,
+            Reason::ENDPOINT_MISCONFIGURED,
+            When { error, ..When::default() },
+        )
+    }
 }
 
 fn http() -> Vec<Rule> {
