@@ -1,12 +1,26 @@
 //! What is done with a message: a Rust function, an HTTP endpoint, a command.
 
+mod command;
+mod function;
+pub mod http;
+mod jsonl;
+mod process;
+mod tail;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redrive_core::{Failure, Message, Timestamp};
+use redrive_core::{Failure, Message, Text, Timestamp};
 
+pub use self::command::CommandHandler;
+pub use self::function::{FunctionHandler, catch};
+pub use self::jsonl::JsonlHandler;
+pub use self::process::{CommandLine, CommandLineError};
 use crate::port::{Ledger, PortError};
+
+/// The error type of a handler that could not even be called, which a default rule takes for the endpoint's fault.
+const ENDPOINT_MISCONFIGURED: &str = "EndpointMisconfigured";
 
 /// What a handler is told beside the message.
 #[derive(Debug, Clone)]
@@ -27,6 +41,8 @@ pub struct Context {
     pub idempotency_key: Arc<str>,
     /// The source's address without credentials.
     pub source: Arc<str>,
+    /// The message type, found where the flow says; nothing leaves it to the message's own headers.
+    pub message_type: Option<Text>,
     /// When the message failed first.
     pub first_failure_at: Option<Timestamp>,
     /// Ids of diverted predecessors in the message's lane.
@@ -56,11 +72,18 @@ impl Context {
             timeout,
             idempotency_key: "".into(),
             source: "queue:detached".into(),
+            message_type: None,
             first_failure_at: None,
             diverted: Arc::new([]),
             replay: None,
             marks: None,
         }
+    }
+
+    /// When the attempt began.
+    pub fn started_at(&self) -> Timestamp {
+        let timeout = i64::try_from(self.timeout.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(self.deadline.as_millis().saturating_sub(timeout))
     }
 
     /// Runs a step unless it ran to its end before for this key; marks it after it succeeded, never before.
@@ -107,6 +130,25 @@ impl Default for Charge {
     }
 }
 
+impl Charge {
+    /// The largest charge that a handler can ask for; a larger one is held to it.
+    pub const MAX: u32 = 1_000_000;
+
+    /// A number as a handler wrote it; nothing when it is none.
+    fn read(text: &str) -> Option<u32> {
+        let digits = text.trim();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        // Only a number that is too large is left to fail.
+        Some(digits.parse().map_or(Self::MAX, Self::bounded))
+    }
+
+    fn bounded(number: u64) -> u32 {
+        u32::try_from(number).map_or(Self::MAX, |number| number.min(Self::MAX))
+    }
+}
+
 /// How one call of a handler ended.
 #[derive(Debug, Clone)]
 pub struct Attempted {
@@ -141,4 +183,15 @@ pub trait Handler: std::fmt::Debug + Send + Sync + 'static {
     fn version(&self) -> Option<Arc<str>> {
         None
     }
+
+    /// How much in the handler's answers was not understood and passed over since the start: unknown verdicts,
+    /// charges that are no number, lines that answer nothing.
+    fn ignored(&self) -> u64 {
+        0
+    }
+
+    /// Ends what the handler keeps running between calls, and waits for it, at most this long.
+    ///
+    /// Called once, when no call is in flight any more.
+    async fn shutdown(&self, _grace: Duration) {}
 }
