@@ -97,11 +97,6 @@ impl Allowance {
         Self { count: MAX_COUNT, bytes: MAX_TOTAL }
     }
 
-    /// Whether nothing more can be passed.
-    pub(super) fn is_spent(&self) -> bool {
-        self.count == 0
-    }
-
     /// Adds a header unless it is there already or does not fit.
     pub(super) fn add(&mut self, headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
         let size = name.as_str().len() + value.len();
@@ -115,7 +110,7 @@ impl Allowance {
 
     /// Passes a header of the message under its own name, if that is harmless.
     pub(super) fn pass(&mut self, headers: &mut HeaderMap, name: &str, value: &Bytes) {
-        if name.len() > MAX_NAME || value.len() > MAX_VALUE || !is_text(value) {
+        if self.count == 0 || name.len() > MAX_NAME || value.len() > MAX_VALUE || !is_text(value) {
             return;
         }
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return };

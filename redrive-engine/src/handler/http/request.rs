@@ -106,9 +106,6 @@ fn carry(message: &Message, headers: &mut HeaderMap) {
     }
     let mut allowance = Allowance::new();
     for header in message.headers.iter().rev() {
-        if allowance.is_spent() {
-            break;
-        }
         let Some(value) = &header.value else { continue };
         let name = header.name.as_str();
         if let Some(attribute) = CE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)) {
