@@ -120,6 +120,7 @@ async fn admission(shared: &Shared, job: &Job) -> Option<Ticket> {
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
     let spec = &shared.spec;
     let trail = &job.delivery.trail;
+    let message = &job.delivery.message;
     let attempt = job.attempts().saturating_add(1);
     let budgets = spec.policy.budgets();
     let key = trail.idempotency_key.as_ref().unwrap_or(&job.delivery.message.id);
@@ -132,6 +133,11 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
         timeout: spec.timeout,
         idempotency_key: Arc::from(key.as_str()),
         source: Arc::clone(&spec.address),
+        message_type: spec
+            .facts
+            .message_type
+            .as_ref()
+            .and_then(|source| source.find(&message.headers, message.body.as_deref())),
         first_failure_at: job.first_failure_at(),
         diverted: Arc::clone(&shared.nothing_diverted),
         replay: trail.replay.as_ref().and_then(|replay| replay.id.as_deref().map(Arc::from)),
