@@ -83,7 +83,7 @@ impl Failure {
         let boxed: Box<dyn Error + Send + Sync> = error.into();
         let shared: Arc<dyn Error + Send + Sync> = boxed.into();
         let mut failure = Self { wrapped: wrapped_handling(shared.as_ref()), ..Self::default() };
-        for link in chain(shared.as_ref()).take(MAX_CHAIN) {
+        for link in chain(shared.as_ref()) {
             if let Some(io) = link.downcast_ref::<std::io::Error>() {
                 failure.io = failure.io.or(Some(IoKind::from(io.kind())));
             }
@@ -269,9 +269,10 @@ impl Failure {
     }
 }
 
-/// The error and its sources, outermost first.
+/// The error and its sources, outermost first, at most [`MAX_CHAIN`] of them.
 pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |link| (*link).source())
+    // An error may name itself as its own source, through however many hands.
+    std::iter::successors(Some(error), |link| (*link).source()).take(MAX_CHAIN)
 }
 
 /// The Rust path of an error type; nothing for texts and boxes, whose path says nothing about the error.

@@ -133,6 +133,15 @@ fn the_classifiers_examples() {
         (Failure::from_message("").with_exit_code(75), "TRANSIENT TRY_AGAIN"),
         (Failure::from_message("").with_exit_code(65), "PERMANENT_TECHNICAL INVALID_MESSAGE"),
         (Failure::from_message("").with_exit_code(1), "UNKNOWN COMMAND_FAILED"),
+        (thrown("SocketTimeoutException").with_exit_code(1), "TRANSIENT DOWNSTREAM_TIMEOUT"),
+        (
+            Failure::from_message("").with_sqlstate("25006".parse().unwrap()),
+            "TRANSIENT DOWNSTREAM_UNAVAILABLE",
+        ),
+        (
+            Failure::from_message("").with_sqlstate("3D000".parse().unwrap()),
+            "PERMANENT_TECHNICAL ENDPOINT_MISCONFIGURED",
+        ),
         (Failure::from_message("").with_sqlstate("40P01".parse().unwrap()), "CONTENTION DEADLOCK"),
         (
             Failure::from_message("").with_sqlstate("40001".parse().unwrap()),

@@ -36,6 +36,11 @@ fn findings_name_the_place_and_the_way_out() {
         r#"{ "retry": "1s", "budgets": { "cost": { "per": "json:/id", "calls": 0, "window": "0s" } } }"#,
         r#"{ "retry_after": { "min": "1h", "max": "1m" } }"#,
         r#"{ "retry": "calendar(mon-fri 09:00-17:00 Europe/Berlin, holidays BERLIN)" }"#,
+        r#"{ "retry": "0s forever", "budgets": { "age": "24h" } }"#,
+        r#"{ "blocking": "0s forever" }"#,
+        r#"{ "retry": "1s", "cap": "0s" }"#,
+        r#"{ "blocking": "1h x20", "retry": "2h x10", "budgets": { "age": "24h" } }"#,
+        r#"{ "retry": "1ms x4000000000", "budgets": { "age": "24h" } }"#,
         r#"{ "retry": "1s", "rules": [ { "when": {}, "class": "UNKNOWN" }, { "when": { "status": 500 }, "class": "TRANSIENT", "handling": "blocking" } ] }"#,
     ];
     let said: Vec<_> = policies.iter().map(|json| format!("{json}\n{}\n", found(json))).collect();
@@ -90,6 +95,56 @@ fn a_preset_stands_below_what_is_written_beside_it() {
 }
 
 #[test]
+fn the_higher_layer_decides_about_a_reason() {
+    let reason = Reason::new("STALE").unwrap();
+    let exit = |spec: PolicySpec| spec.build().unwrap().exit(Class::Transient, &reason);
+    let discards = || spec(r#"{ "exits": { "STALE": "discard" } }"#);
+    let parks = || spec(r#"{ "park_on": ["STALE"] }"#);
+    assert_eq!(exit(parks().over(discards())), Exit::Park);
+    assert_eq!(exit(discards().over(parks())), Exit::Discard);
+    assert_eq!(exit(parks()), Exit::Park);
+}
+
+#[test]
+fn a_map_replaces_what_it_names_and_a_text_replaces_all() {
+    let base = || spec(r#"{ "retry": { "default": "1s", "CONTENTION": "2s" } }"#);
+    let text = |spec: PolicySpec, class| {
+        let policy = spec.build().unwrap();
+        policy.schedule(Handling::Delayed, class).unwrap().to_string()
+    };
+    let map = || spec(r#"{ "retry": { "default": "9s" } }"#).over(base());
+    assert_eq!((text(map(), Class::Transient), text(map(), Class::Contention)), ("9s".into(), "2s".into()));
+    let whole = || spec(r#"{ "retry": "9s" }"#).over(base());
+    assert_eq!(text(whole(), Class::Contention), "9s");
+}
+
+#[test]
+fn layers_with_a_preset_are_laid_from_the_bottom_up() {
+    let global = spec(r#"{ "retry": "1h x9", "budgets": { "attempts": 10 } }"#);
+    let named = spec(r#"{ "preset": "spring" }"#);
+    let flow = spec(r#"{ "exits": { "default": "park" } }"#);
+    let policy = flow.over(named.over(global)).build().unwrap();
+    assert_eq!(policy.attempts(), Some(4));
+    assert_eq!(policy.schedule(Handling::Delayed, Class::Transient), None);
+}
+
+#[test]
+fn what_is_told_ends_as_it_will() {
+    let now = redrive_core::Timestamp::default();
+    let ends =
+        |policy| redrive_core::explain(&policy, Class::Transient, now).ending.map(|ending| ending.ends);
+    let rejecting = || spec(r#"{ "retry": "1s", "exits": { "default": "reject" } }"#).build().unwrap();
+    assert_eq!(ends(rejecting()), Some("park"));
+    assert_eq!(ends(rejecting().with_reject_target()), Some("reject"));
+    let long =
+        redrive_core::explain(&spec(r#"{ "retry": "1s x5000" }"#).build().unwrap(), Class::Transient, now);
+    assert_eq!(
+        (long.rows.len(), long.ending.map(|ending| ending.because)),
+        (1_000, Some("attempts spent: 5001 of 5001".into()))
+    );
+}
+
+#[test]
 fn without_a_schedule_it_is_the_ladder() {
     let policy = spec(r#"{ "budgets": { "age": "2h" } }"#).build().unwrap();
     assert_eq!(policy.attempts(), Some(6));
@@ -102,6 +157,7 @@ fn unknown_keys_and_bad_values_are_refused() {
         r#"{ "retries": "1s" }"#,
         r#"{ "retry": { "TRANSIENTS": "1s" } }"#,
         r#"{ "retry": 5 }"#,
+        r#"{ "retry": {} }"#,
         r#"{ "retry": "1 s x" }"#,
         r#"{ "budgets": { "atempts": 1 } }"#,
         r#"{ "exits": { "default": "nowhere" } }"#,

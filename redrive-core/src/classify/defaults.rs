@@ -24,6 +24,8 @@ pub fn default_rules() -> Vec<Rule> {
     rules.extend(commands());
     rules.extend(named_errors());
     rules.extend(databases_by_message());
+    // Last, since every command that failed has a code, and most say more than that.
+    rules.push(exit_rule("exit-other", Class::Unknown, Reason::COMMAND_FAILED, i32::MIN, i32::MAX));
     rules
 }
 
@@ -89,12 +91,20 @@ fn sqlstate() -> Vec<Rule> {
         rule("sql-resources", Transient, Reason::RESOURCE_EXHAUSTED, &["53*"]),
         rule("sql-cancelled", Transient, Reason::DOWNSTREAM_TIMEOUT, &["57014", "70100"]),
         rule("sql-shutdown", Transient, Reason::DOWNSTREAM_UNAVAILABLE, &["57P0?", "58*"]),
+        // A replica that was the primary a moment ago, or a session that was ended for idling.
+        rule("sql-read-only", Transient, Reason::DOWNSTREAM_UNAVAILABLE, &["25006", "25P03"]),
+        rule("sql-internal", Transient, Reason::DOWNSTREAM_ERROR, &["XX000"]),
         rule("sql-data", PermanentTechnical, Reason::INVALID_MESSAGE, &["21*", "22*"]),
         rule("sql-constraint", PermanentTechnical, Reason::CONSTRAINT_VIOLATION, &["23*", "44*"]),
         Rule {
             fault: Some(Fault::Endpoint),
             ..rule("sql-credentials", PermanentTechnical, Reason::PERMISSION_DENIED, &["28*", "42501"])
         },
+        Rule {
+            fault: Some(Fault::Endpoint),
+            ..rule("sql-wrong-database", PermanentTechnical, Reason::ENDPOINT_MISCONFIGURED, &["3D*"])
+        },
+        rule("sql-limits", PermanentTechnical, Reason::PAYLOAD_TOO_LARGE, &["54*"]),
         rule("sql-not-supported", PermanentTechnical, Reason::NOT_SUPPORTED, &["0A*"]),
         rule("sql-statement", PermanentTechnical, Reason::REQUEST_REFUSED, &["07*", "42*"]),
     ]
@@ -154,15 +164,15 @@ fn time_and_io() -> Vec<Rule> {
 }
 
 fn commands() -> Vec<Rule> {
-    let rule = |name, class, reason, first, last| {
-        let exit = Some([CodeRange::new(first, last)].into_iter().collect());
-        Rule::new(name, class, reason, When { exit, ..When::default() })
-    };
     vec![
-        rule("exit-try-again", Class::Transient, Reason::TRY_AGAIN, 75, 75),
-        rule("exit-bad-data", Class::PermanentTechnical, Reason::INVALID_MESSAGE, 65, 65),
-        rule("exit-other", Class::Unknown, Reason::COMMAND_FAILED, i32::MIN, i32::MAX),
+        exit_rule("exit-try-again", Class::Transient, Reason::TRY_AGAIN, 75, 75),
+        exit_rule("exit-bad-data", Class::PermanentTechnical, Reason::INVALID_MESSAGE, 65, 65),
     ]
+}
+
+fn exit_rule(name: &str, class: Class, reason: Reason, first: i32, last: i32) -> Rule {
+    let exit = Some([CodeRange::new(first, last)].into_iter().collect());
+    Rule::new(name, class, reason, When { exit, ..When::default() })
 }
 
 /// Errors of other languages and of well-known libraries, as they come from commands and foreign dead letters.
@@ -297,7 +307,7 @@ mod tests {
             .filter_map(|rule| rule.when.sqlstate.as_ref())
             .map(|p| p.iter().count())
             .sum();
-        assert_eq!(patterns, 19);
+        assert_eq!(patterns, 24);
         assert_eq!(databases_by_message().len(), 1);
     }
 

@@ -165,10 +165,9 @@ impl Classifier {
     pub fn without_defaults(resolvers: Vec<Arc<dyn Resolver>>, rules: Vec<Rule>) -> Self {
         let rules = rules
             .into_iter()
-            .enumerate()
-            .map(|(i, rule)| Indexed {
+            .map(|rule| Indexed {
                 needs: rule.when.needs(),
-                name: rule.name.clone().unwrap_or_else(|| format!("#{}", i + 1)).into(),
+                name: rule.name.clone().unwrap_or_else(|| rule.when.to_string()).into(),
                 reason: rule.reason(),
                 rule,
             })

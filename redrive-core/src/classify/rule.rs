@@ -1,6 +1,7 @@
 //! Rules as data: what a person writes to say what an error means.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ use crate::{Class, Exit, Handling, Reason};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// A name for logs and `because`; left out, it is the rule's number.
+    /// A name for logs and `because`; left out, its conditions take its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The conditions; all that are given have to hold.
@@ -240,6 +241,31 @@ impl When {
             })
     }
 }
+
+/// The conditions in one short line: `status 409, body already shipped`.
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(serde_json::Value::Object(given)) = serde_json::to_value(self) else { return Err(fmt::Error) };
+        if given.is_empty() {
+            return f.write_str("everything");
+        }
+        let mut text = String::new();
+        for (key, value) in given {
+            let value = match value {
+                serde_json::Value::String(text) => text,
+                other => other.to_string(),
+            };
+            let _ = write!(text, "{}{key} {value}", if text.is_empty() { "" } else { ", " });
+        }
+        match text.char_indices().nth(MAX_LINE) {
+            Some((end, _)) => write!(f, "{}…", &text[..end]),
+            None => f.write_str(&text),
+        }
+    }
+}
+
+/// The longest line that conditions are shown in, in characters.
+const MAX_LINE: usize = 80;
 
 /// A condition that is not given holds.
 fn holds<T>(condition: Option<T>, check: impl FnOnce(T) -> bool) -> bool {

@@ -23,6 +23,9 @@ pub struct Because {
     /// What ended the retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
+    /// It should have been rejected, but rejections have nowhere to go, so it is parked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_reject_target: bool,
 }
 
 /// A step of a layer's schedule.
@@ -107,8 +110,6 @@ pub enum End {
         /// The deadline.
         deadline: Timestamp,
     },
-    /// It should be rejected, but rejections have nowhere to go.
-    NoRejectTarget,
     /// The endpoint has not succeeded lately, so the message is not charged for its fault.
     EndpointUnproven,
 }
@@ -125,10 +126,13 @@ impl fmt::Display for Because {
                 write!(f, ", held to {}", print(*clamped))?;
             }
         }
-        match &self.end {
-            Some(end) => write!(f, "; {end}"),
-            None => Ok(()),
+        if let Some(end) = &self.end {
+            write!(f, "; {end}")?;
         }
+        if self.no_reject_target {
+            f.write_str("; rejections have nowhere to go, so it is parked")?;
+        }
+        Ok(())
     }
 }
 
@@ -172,7 +176,6 @@ impl fmt::Display for End {
                 )
             }
             Self::Deadline { deadline } => write!(f, "the next attempt would miss the deadline {deadline}"),
-            Self::NoRejectTarget => f.write_str("rejections have nowhere to go, so a person has to see it"),
             Self::EndpointUnproven => {
                 f.write_str("no call has succeeded lately, so the endpoint is at fault")
             }

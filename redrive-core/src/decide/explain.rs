@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Action, End, History, next_step, spent};
+use super::{End, History, exit_of, next_step, spent};
 use crate::classify::Classification;
 use crate::policy::Policy;
 use crate::{Class, Handling, Reason, Timestamp};
@@ -17,7 +17,7 @@ const MOST_ROWS: usize = 1_000;
 /// A policy attempt by attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// The attempts, in order.
+    /// The attempts, in order; of a policy with very many, the first.
     pub rows: Vec<Row>,
     /// What comes after the last; nothing when it goes on beyond the rows told.
     pub ending: Option<Ending>,
@@ -90,7 +90,8 @@ pub fn explain(policy: &Policy, class: Class, now: Timestamp) -> Explained {
         }
         let Some(step) = next_step(policy, &found, &history, None) else { break Some(End::Schedule) };
         if rows.len() >= limit {
-            break None;
+            // What has an end is told with it, even where not every row is.
+            break policy.attempts().map(|allowed| End::Attempts { made: allowed, allowed });
         }
         let Some(wait) = step.schedule.range(step.index, policy.limits(), now + ages.mean) else {
             break Some(End::Schedule);
@@ -118,8 +119,8 @@ pub fn explain(policy: &Policy, class: Class, now: Timestamp) -> Explained {
         });
     };
     let ending = end.map(|end| {
-        let exit = policy.exit(class, &found.reason);
-        Ending { ends: Action::from(exit).name(), because: end.to_string() }
+        let (action, _) = exit_of(policy, &found);
+        Ending { ends: action.name(), because: end.to_string() }
     });
     Explained { rows, ending }
 }

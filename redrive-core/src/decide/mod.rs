@@ -159,8 +159,13 @@ pub fn decide<R: Random + ?Sized>(
     };
     match failure.verdict() {
         Some(Verdict::Ack) => return conclude(Action::Ack, found, None),
-        Some(Verdict::Follow(id)) if spent(policy, &found, history).is_none() => {
-            return conclude(Action::Follow { id: Arc::clone(id) }, found, None);
+        Some(Verdict::Follow(id)) => {
+            let end = spent(policy, &found, history)
+                .or_else(|| out_of_time(policy, subject, history, Duration::ZERO, now));
+            return match end {
+                Some(end) => leave(policy, found, end),
+                None => conclude(Action::Follow { id: Arc::clone(id) }, found, None),
+            };
         }
         Some(Verdict::Dead | Verdict::Park | Verdict::Discard | Verdict::Reject) => {
             return leave(policy, found, End::Verdict);
@@ -194,7 +199,13 @@ pub fn decide<R: Random + ?Sized>(
         Handling::Delayed => Action::Delay { until: now + wait },
     };
     let taken = StepTaken { layer: step.layer, number: step.index.saturating_add(1), of: step.of };
-    let because = Because { by: found.by, step: Some(taken), wait_by: Some(wait_by), end: None };
+    let because = Because {
+        by: found.by,
+        step: Some(taken),
+        wait_by: Some(wait_by),
+        end: None,
+        no_reject_target: false,
+    };
     Decision { action, class: found.class, reason: found.reason, because }
 }
 
@@ -217,7 +228,7 @@ fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
 }
 
 fn conclude(action: Action, found: Classification, end: Option<End>) -> Decision {
-    let because = Because { by: found.by, step: None, wait_by: None, end };
+    let because = Because { by: found.by, step: None, wait_by: None, end, no_reject_target: false };
     Decision { action, class: found.class, reason: found.reason, because }
 }
 
@@ -226,11 +237,18 @@ fn leave(policy: &Policy, mut found: Classification, end: End) -> Decision {
     if matches!(end, End::Deadline { .. }) && found.exit.is_none() {
         found.reason = Reason::DEADLINE_PASSED;
     }
-    let exit = found.exit.unwrap_or_else(|| policy.exit(found.class, &found.reason));
-    if exit == Exit::Reject && !policy.rejects {
-        return conclude(Action::Park, found, Some(End::NoRejectTarget));
+    let (action, no_reject_target) = exit_of(policy, &found);
+    let mut decision = conclude(action, found, Some(end));
+    decision.because.no_reject_target = no_reject_target;
+    decision
+}
+
+/// Where a failure leaves to, and whether it is parked only because rejections have nowhere to go.
+fn exit_of(policy: &Policy, found: &Classification) -> (Action, bool) {
+    match found.exit.unwrap_or_else(|| policy.exit(found.class, &found.reason)) {
+        Exit::Reject if !policy.rejects => (Action::Park, true),
+        exit => (exit.into(), false),
     }
-    conclude(exit.into(), found, Some(end))
 }
 
 /// The budgets that do not depend on the next wait.
@@ -335,22 +353,23 @@ fn next_step<'p>(
         return step(layer, forced(layer)?, index);
     }
     let of_class = |layer| policy.schedule(layer, found.class);
+    let blocking = |index| step(Handling::Blocking, of_class(Handling::Blocking)?, index);
     let delayed = || step(Handling::Delayed, of_class(Handling::Delayed)?, history.delayed);
 
     let mut index = in_hand;
     if let Some(schedule) = of_class(Handling::InPlace) {
         if let Some(local) = step(Handling::InPlace, schedule, index) {
             // A handler that says when to come back is not kept in hand for so long while there is another way.
-            let elsewhere = advice.filter(|advice| advice.clamped > IN_PLACE_SLOT).and_then(|_| delayed());
+            let elsewhere = advice
+                .filter(|advice| advice.clamped > IN_PLACE_SLOT)
+                .and_then(|_| blocking(0).or_else(delayed));
             return elsewhere.or(Some(local));
         }
         let used = schedule.len().unwrap_or(u32::MAX);
         let allowed = budgets.local_attempts.map_or(used, |calls| used.min(calls.saturating_sub(1)));
         index = index.saturating_sub(allowed);
     }
-    let blocking =
-        of_class(Handling::Blocking).and_then(|schedule| step(Handling::Blocking, schedule, index));
-    blocking.or_else(delayed)
+    blocking(index).or_else(delayed)
 }
 
 /// The wait before the next attempt: what the handler asked for, within the clamp, else the schedule's.
@@ -362,8 +381,11 @@ fn next_wait<R: Random + ?Sized>(
     now: Timestamp,
     rng: &mut R,
 ) -> (Duration, WaitBy) {
-    let Some(Advice { asked, clamped }) = advice else {
-        let wait = step.schedule.sample(step.index, policy.limits(), history.last_wait, now, rng);
+    // To come back at once is no advice that a policy follows: its own schedule and floor hold then.
+    let Some(Advice { asked, clamped }) = advice.filter(|advice| !advice.clamped.is_zero()) else {
+        // The wait before a layer's first step belongs to another layer and says nothing about this one.
+        let previous = history.last_wait.filter(|_| step.index > 0);
+        let wait = step.schedule.sample(step.index, policy.limits(), previous, now, rng);
         return (wait.unwrap_or_default(), WaitBy::Schedule);
     };
     // All that were refused together would come back together: spread them a little, never early.
@@ -373,6 +395,8 @@ fn next_wait<R: Random + ?Sized>(
             Duration::from_millis(rng.between(0, u64::try_from(clamped.as_millis() / 10).unwrap_or(u64::MAX)))
         }
     };
-    let wait = clamped.saturating_add(spread).min(policy.retry_after().1);
+    let max = policy.retry_after().1;
+    // What asked for more than is allowed is spread below the limit, or all of it would come back at one moment.
+    let wait = if asked > max { max.saturating_sub(spread) } else { clamped.saturating_add(spread).min(max) };
     (wait, WaitBy::RetryAfter { asked, clamped })
 }

@@ -17,12 +17,22 @@ pub struct ByClass {
     pub general: Option<Schedule>,
     /// The schedules of single classes. The only way to retry a permanent failure.
     pub classes: BTreeMap<Class, Schedule>,
+    /// Whether it stands for the whole layer, so that nothing below it shows through.
+    whole: bool,
 }
 
 impl ByClass {
+    /// Adds a schedule for one class.
+    #[must_use]
+    pub fn and(mut self, class: Class, schedule: Schedule) -> Self {
+        self.classes.insert(class, schedule);
+        self.whole = false;
+        self
+    }
+
     /// One schedule for all.
     pub fn general(schedule: Schedule) -> Self {
-        Self { general: Some(schedule), classes: BTreeMap::new() }
+        Self { general: Some(schedule), classes: BTreeMap::new(), whole: true }
     }
 
     /// The schedule for a class: its own, else the general one if the class is retried at all.
@@ -44,19 +54,19 @@ impl ByClass {
     /// Lays this over `base`: a single schedule replaces all of it, a map replaces what it names.
     #[must_use]
     pub fn over(self, base: Self) -> Self {
-        if self.classes.is_empty() {
+        if self.whole {
             return self;
         }
         let mut classes = base.classes;
         classes.extend(self.classes);
-        Self { general: self.general.or(base.general), classes }
+        Self { general: self.general.or(base.general), classes, whole: false }
     }
 }
 
 impl Serialize for ByClass {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match (&self.general, self.classes.is_empty()) {
-            (Some(schedule), true) => schedule.serialize(serializer),
+        match &self.general {
+            Some(schedule) if self.whole && self.classes.is_empty() => schedule.serialize(serializer),
             _ => serializer.collect_map(self.iter()),
         }
     }
@@ -86,6 +96,9 @@ impl<'de> Deserialize<'de> for ByClass {
                     } else {
                         by_class.classes.insert(key.parse().map_err(de::Error::custom)?, schedule);
                     }
+                }
+                if by_class == ByClass::default() {
+                    return Err(de::Error::custom("an empty map retries nothing; leave the key out"));
                 }
                 Ok(by_class)
             }

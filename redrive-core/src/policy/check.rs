@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{ByClass, IN_PLACE_SLOT, PolicySpec, spec};
 use crate::duration::print;
-use crate::{Class, Floor, Handling, Schedule};
+use crate::{Class, Floor, Handling, Schedule, Timestamp};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -109,6 +109,13 @@ fn check_counts(spec: &PolicySpec, found: &mut Vec<Finding>) {
 
 fn check_limits(spec: &PolicySpec, found: &mut Vec<Finding>) {
     let limits = spec.limits();
+    if limits.cap.is_some_and(|cap| cap.is_zero()) {
+        found.push(Finding::error(
+            "cap",
+            "a cap of zero makes every retry come at once",
+            "give a longer one, or leave it out",
+        ));
+    }
     if let (Floor::Fixed(floor), Some(cap)) = (limits.floor, limits.cap)
         && cap < floor
     {
@@ -135,7 +142,11 @@ fn check_endings(spec: &PolicySpec, found: &mut Vec<Finding>) {
     let budgets = spec.budgets.clone().unwrap_or_default();
     let counted = budgets.attempts.is_some();
     let ends = counted || budgets.age.is_some() || budgets.delay.is_some() || budgets.calls.is_some();
-    for (path, layer, _) in spec.schedules().filter(|(_, _, schedule)| schedule.is_unlimited()) {
+    let limits = spec.limits();
+    for (path, layer, schedule) in spec.schedules().filter(|(_, _, schedule)| schedule.is_unlimited()) {
+        // The last element is what goes on, and any step far out is of it.
+        let at_once =
+            schedule.range(u32::MAX, &limits, Timestamp::default()).is_some_and(|wait| wait.min.is_zero());
         match layer {
             "local" => found.push(Finding::error(
                 path,
@@ -147,13 +158,16 @@ fn check_endings(spec: &PolicySpec, found: &mut Vec<Finding>) {
                 "nothing ends this schedule",
                 "give budgets.attempts, budgets.age, budgets.delay or budgets.calls, or end it with `times N` or `xN`",
             )),
-            "retry" if !counted && budgets.calls.is_none() && no_floor(spec.limits().floor) => {
-                found.push(Finding::error(
-                    path,
-                    "with a floor of zero a wait can be zero, and a time budget alone does not bound the attempts",
-                    "give budgets.attempts, or a floor",
-                ));
-            }
+            "retry" if at_once && !counted && budgets.calls.is_none() => found.push(Finding::error(
+                path,
+                "its waits can be zero, and a time budget alone does not bound the attempts then",
+                "give budgets.attempts, a longer wait, or a floor",
+            )),
+            "blocking" if at_once => found.push(Finding::warning(
+                path,
+                "its waits can be zero: while it blocks, the handler is called without a pause",
+                "give a longer wait, or a floor",
+            )),
             "blocking" if !ends && spec.retry.is_some() => found.push(Finding::warning(
                 path,
                 "it never ends, so the delayed retries are never reached for its classes",
@@ -164,29 +178,27 @@ fn check_endings(spec: &PolicySpec, found: &mut Vec<Finding>) {
     }
 }
 
-fn no_floor(floor: Floor) -> bool {
-    match floor {
-        Floor::Fixed(floor) => floor.is_zero(),
-        Floor::Share(share) => share.hundredths() == 0,
-    }
-}
-
 fn check_time_budgets(spec: &PolicySpec, found: &mut Vec<Finding>) {
     let Some(budgets) = &spec.budgets else { return };
     let limits = spec.limits();
     for (key, budget) in [("age", budgets.age), ("delay", budgets.delay)] {
         let Some(budget) = budget.map(|period| period.0) else { continue };
+        let before = found.len();
         for (path, _, schedule) in spec.schedules() {
             let Some(total) = schedule.total() else { continue };
             if total > budget {
-                let steps = steps_within(schedule, budget);
-                let all = schedule.len().unwrap_or(u32::MAX);
+                let steps = match steps_within(schedule, budget) {
+                    MANY_STEPS => String::new(),
+                    steps => {
+                        format!(": only {steps} of {} steps are reached", schedule.len().unwrap_or(u32::MAX))
+                    }
+                };
                 found.push(Finding::warning(
                     path,
                     format!(
-                        "its waits add up to {}, over budgets.{key} {}: only {steps} of {all} steps are reached",
+                        "its waits add up to {}, over budgets.{key} {}{steps}",
                         print(total),
-                        print(budget),
+                        print(budget)
                     ),
                     format!("shorten the schedule or raise budgets.{key}"),
                 ));
@@ -202,15 +214,39 @@ fn check_time_budgets(spec: &PolicySpec, found: &mut Vec<Finding>) {
                 ));
             }
         }
+        if found.len() == before {
+            check_layers_together(spec, key, budget, found);
+        }
     }
 }
 
-/// How many whole steps fit into the budget. Bounded, since a schedule may have billions of steps.
+/// Each layer may fit where all of them, one after the other, do not.
+fn check_layers_together(spec: &PolicySpec, key: &str, budget: Duration, found: &mut Vec<Finding>) {
+    let longest = Class::ALL.iter().filter_map(|class| {
+        let mut layers = spec.layers().into_iter().filter_map(|(_, by_class)| by_class?.get(*class));
+        let total =
+            layers.try_fold(Duration::ZERO, |sum, schedule| Some(sum.saturating_add(schedule.total()?)));
+        Some((total?, class))
+    });
+    if let Some((total, class)) = longest.max_by_key(|(total, _)| *total).filter(|(total, _)| *total > budget)
+    {
+        found.push(Finding::warning(
+            format!("budgets.{key}"),
+            format!("the waits of all layers add up to {} for {class}, over {}", print(total), print(budget)),
+            format!("shorten the schedules or raise budgets.{key}"),
+        ));
+    }
+}
+
+/// More steps than this are not counted: a schedule may have billions.
+const MANY_STEPS: usize = 10_000;
+
+/// How many whole steps fit into the budget, at most [`MANY_STEPS`].
 fn steps_within(schedule: &Schedule, budget: Duration) -> usize {
     let mut sum = Duration::ZERO;
     schedule
-        .iter(crate::Timestamp::default())
-        .take(10_000)
+        .iter(Timestamp::default())
+        .take(MANY_STEPS)
         .take_while(|wait| {
             sum = sum.saturating_add(*wait);
             sum <= budget

@@ -112,7 +112,7 @@ impl Policy {
         layer[class as usize].as_ref()
     }
 
-    /// The floor and the cap of every wait.
+    /// The floor and the cap of every wait that comes from a schedule. What a handler asks for has its own clamp.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -193,7 +193,7 @@ impl Policy {
             },
             retry_after: clamp.range(),
             classifier: Classifier::new(Vec::new(), spec.rules.clone()),
-            exits: spec.exits(),
+            exits: spec.exits.clone().unwrap_or_default(),
             rejects: false,
             warnings,
         }

@@ -28,12 +28,11 @@ impl Preset {
         let general = |text: &str| text.parse().ok().map(ByClass::general);
         match self {
             Self::Ladder => {
-                let mut local = general("100ms");
-                if let (Some(local), Ok(unknown)) = (&mut local, "100ms x2".parse()) {
-                    local.classes.insert(Class::Unknown, unknown);
-                }
+                let unknown = "100ms x2".parse().ok();
                 PolicySpec {
-                    local,
+                    local: general("100ms")
+                        .zip(unknown)
+                        .map(|(all, unknown)| all.and(Class::Unknown, unknown)),
                     retry: general("10s, 1m, 5m, 30m jitter 10%"),
                     budgets: Some(BudgetSpec { attempts: Some(6), ..BudgetSpec::default() }),
                     ..PolicySpec::default()

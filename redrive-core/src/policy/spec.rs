@@ -126,12 +126,21 @@ impl RetryAfterSpec {
 
 impl PolicySpec {
     /// Lays this over `base`: what is given here wins, what is left out stays. Rules given here come first.
+    ///
+    /// Several layers are laid from the bottom up, `flow.over(named.over(global))`: a preset replaces the schedules
+    /// and budgets of everything below it, and only then is it known what is below.
     #[must_use]
     pub fn over(self, base: Self) -> Self {
+        let (this, base) = (self.with_parking_as_exits(), base.with_parking_as_exits());
+        this.laid_over(base)
+    }
+
+    fn laid_over(self, base: Self) -> Self {
         // A preset stands below everything that is written beside it.
         if let Some(preset) = self.preset {
             let beside = Self { preset: None, ..self };
-            return beside.over(preset.spec()).over(Self { preset: None, ..base }.without_schedules());
+            let below = Self { preset: None, ..base }.without_schedules();
+            return beside.laid_over(preset.spec().laid_over(below));
         }
         Self {
             preset: base.preset,
@@ -147,8 +156,17 @@ impl PolicySpec {
             }),
             rules: [self.rules, base.rules].concat(),
             exits: over(self.exits, base.exits, Exits::over),
-            park_on: [self.park_on, base.park_on].concat(),
+            park_on: Vec::new(),
         }
+    }
+
+    /// `park_on` says the same as exits do; where a layer says both of one reason, the exit counts.
+    fn with_parking_as_exits(mut self) -> Self {
+        for reason in std::mem::take(&mut self.park_on) {
+            let exits = self.exits.get_or_insert_default();
+            exits.reasons.entry(reason).or_insert(Exit::Park);
+        }
+        self
     }
 
     /// Checks the specification and builds the policy, or says all that is wrong with it.
@@ -160,7 +178,7 @@ impl PolicySpec {
 
     /// The specification with its preset laid under it, and the ladder where no schedule is named at all.
     pub(super) fn with_defaults(self) -> Self {
-        let resolved = if self.preset.is_some() { self.over(Self::default()) } else { self };
+        let resolved = self.over(Self::default());
         if resolved.names_a_schedule() {
             return resolved;
         }
@@ -169,14 +187,6 @@ impl PolicySpec {
 
     pub(super) fn limits(&self) -> Limits {
         Limits { floor: self.floor.unwrap_or_default(), cap: self.cap.map(|period| period.0) }
-    }
-
-    pub(super) fn exits(&self) -> Exits {
-        let mut exits = self.exits.clone().unwrap_or_default();
-        for reason in &self.park_on {
-            exits.reasons.entry(reason.clone()).or_insert(Exit::Park);
-        }
-        exits
     }
 
     fn names_a_schedule(&self) -> bool {
