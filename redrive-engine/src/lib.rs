@@ -6,5 +6,9 @@
 mod flow;
 pub mod handler;
 pub mod port;
+mod replay;
+mod upkeep;
 
 pub use flow::{Flow, FlowSpec, Force, StartError};
+pub use replay::ReplayDriver;
+pub use upkeep::Upkeep;

@@ -1,0 +1,80 @@
+//! What an adapter brings to the suite.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_engine::port::{Broker, Capabilities, Ledger};
+
+use crate::clock::TestClock;
+
+/// An open store: what a flow runs on.
+#[derive(Debug, Clone)]
+pub struct Ports {
+    /// The broker.
+    pub broker: Arc<dyn Broker>,
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The clock that both of them and the flows read.
+    pub clock: Arc<TestClock>,
+}
+
+/// An adapter's side of the suite. Each test has a fixture of its own.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// What the adapter can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The unit of time of every scenario: long enough that what should come at once comes well within it, as
+    /// short as patience allows. A second where time is virtual, 20 to 50 ms where it is real.
+    fn tick(&self) -> Duration;
+
+    /// Opens a store with nothing in it.
+    async fn open(&self) -> Ports;
+
+    /// Closes the store and opens the same one again, as after a restart. Nothing else holds the ports.
+    async fn reopen(&self, ports: Ports) -> Ports;
+
+    /// Makes the broker answer "unavailable" to the next `n` settles; no where a test cannot do that.
+    fn fail_settles(&self, _n: u32) -> bool {
+        false
+    }
+
+    /// Makes the ledger deaf for the next `n` times it is told something; no where a test cannot do that.
+    fn fail_records(&self, _n: u32) -> bool {
+        false
+    }
+
+    /// Makes the broker answer "unavailable" to the next `n` receives; no where a test cannot do that.
+    fn fail_receives(&self, _n: u32) -> bool {
+        false
+    }
+
+    /// Lets time go by.
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// How long anything is awaited before it counts as missing.
+    fn patience(&self) -> Duration {
+        (self.tick() * 600).max(Duration::from_secs(30))
+    }
+}
+
+/// Asks again and again until there is an answer, and fails the test by name when there is none in time.
+pub async fn eventually<F, R, T>(fixture: &dyn Fixture, what: &str, ask: F) -> T
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<T, String>>,
+{
+    let asked_until = tokio::time::Instant::now() + fixture.patience();
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(found) if tokio::time::Instant::now() >= asked_until => {
+                panic!("waited in vain for {what}; found {found}")
+            }
+            Err(_) => tokio::time::sleep(fixture.tick() / 10).await,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Entries: what the ledger knows of a message that failed.
+
+use std::collections::BTreeMap;
+
+use redrive_core::headers::Field;
+use redrive_core::{Class, ErrorLink, Message, Reason, Timestamp};
+use redrive_engine::port::{
+    AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HistoryLine, MessageShown, Record, ReplayOutcome,
+    SafeToReplay, SourceRef, SourceShown,
+};
+
+use super::queue::Row;
+use super::state::State;
+
+/// Lines that are kept of a history: the first, and the last of the rest.
+const LINES: usize = 32;
+
+/// An entry with what is not shown of it.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) entry: Entry,
+    pub(super) history: Vec<HistoryLine>,
+    /// Where the message lies: the queue and the row.
+    pub(super) row: Option<(String, u64)>,
+    /// Where a restore goes back to.
+    pub(super) earlier: Option<(EntryState, Option<Timestamp>)>,
+    pub(super) changed: Timestamp,
+    /// The replay whose outcome is open.
+    pub(super) replay: Option<EntryId>,
+    /// What it was told, so that the same told twice changes nothing.
+    told: Vec<Record>,
+}
+
+/// What a message was when it was settled.
+#[derive(Debug, Clone)]
+pub(super) struct Carried {
+    pub(super) message: Message,
+    pub(super) source: SourceRef,
+    pub(super) row: Option<(String, u64)>,
+    pub(super) parent: Option<EntryId>,
+}
+
+impl State {
+    /// Writes a record down.
+    pub(super) fn record(&mut self, record: &Record) {
+        let Some(carried) = self.carried.get(&record.entry).cloned() else { return };
+        let kept = self.entries.entry(record.entry).or_insert_with(|| first(record, &carried));
+        if kept.told.contains(record) {
+            return;
+        }
+        kept.told.push(record.clone());
+        kept.row = carried.row;
+        kept.changed = record.at;
+        let entry = &mut kept.entry;
+        entry.state = record.state;
+        entry.due_at = record.due_at;
+        entry.attempts = record.attempts;
+        entry.held_behind.clone_from(&record.held_behind);
+        for (known, told) in [
+            (&mut entry.message.kind, &record.message_type),
+            (&mut entry.entity, &record.entity),
+            (&mut entry.tenant, &record.tenant),
+            (&mut entry.correlation_id, &record.correlation_id),
+            (&mut entry.causation_id, &record.causation_id),
+        ] {
+            if told.is_some() {
+                known.clone_from(told);
+            }
+        }
+        if let Some(owner) = &record.owner {
+            entry.owner = Some(owner.to_string());
+        }
+        let line = match &record.attempt {
+            Some(attempt) => {
+                failed(entry, attempt, record.at);
+                of_attempt(attempt, record)
+            }
+            None => line(record.at, record.state.as_str()),
+        };
+        kept.tell(line);
+        let outcome = match record.state {
+            EntryState::Recovered => ReplayOutcome::Recovered,
+            EntryState::Waiting | EntryState::Held | EntryState::Replaying => return,
+            _ => ReplayOutcome::Failed,
+        };
+        if let Some(replay) = kept.replay.take() {
+            self.replayed(replay, record.entry, outcome, record.at);
+        }
+    }
+
+    /// The row of an entry's message, when nobody has it in hand.
+    pub(super) fn free_row(&mut self, id: EntryId) -> Option<&mut Row> {
+        let (queue, number) = self.entries.get(&id)?.row.clone()?;
+        self.queues.get_mut(&queue)?.rows.get_mut(&number).filter(|row| !row.claimed)
+    }
+
+    /// The entry with this id, or of the message with this id that failed last.
+    pub(super) fn find(&self, id: &str) -> Option<EntryId> {
+        if let Some(id) = EntryId::parse_str(id).ok().filter(|id| self.entries.contains_key(id)) {
+            return Some(id);
+        }
+        let of_message = self.entries.values().filter(|kept| kept.entry.message.id == id);
+        of_message.max_by_key(|kept| kept.entry.last_failed_at).map(|kept| kept.entry.id)
+    }
+}
+
+impl Kept {
+    pub(super) fn tell(&mut self, line: HistoryLine) {
+        self.history.push(line);
+        if self.history.len() > LINES {
+            self.history.remove(1);
+        }
+    }
+}
+
+fn failed(entry: &mut Entry, attempt: &AttemptRecord, at: Timestamp) {
+    entry.last_failed_at = at;
+    entry.class = attempt.class;
+    entry.reason = attempt.reason.clone();
+    entry.group = attempt.group.to_string();
+    entry.error = shown(&attempt.chain);
+    entry.http_status = attempt.status;
+    entry.because.clone_from(&attempt.because);
+    entry.handler_version = attempt.handler_version.as_deref().map(str::to_owned);
+}
+
+fn shown(chain: &[ErrorLink]) -> ErrorShown {
+    let outermost = chain.first();
+    ErrorShown {
+        kind: outermost.map(|link| link.kind.clone()).filter(|kind| !kind.is_empty()),
+        message: outermost.map(|link| link.message.clone()).unwrap_or_default(),
+        chain: chain.to_vec(),
+    }
+}
+
+/// A line of a history with nothing but a time and a name.
+pub(super) fn line(at: Timestamp, what: &str) -> HistoryLine {
+    HistoryLine {
+        at,
+        what: what.to_owned(),
+        attempt: None,
+        took_ms: None,
+        class: None,
+        reason: None,
+        decision: None,
+        because: None,
+        due_at: None,
+        error: None,
+        http_status: None,
+        handler_version: None,
+        by: None,
+    }
+}
+
+fn of_attempt(attempt: &AttemptRecord, record: &Record) -> HistoryLine {
+    HistoryLine {
+        attempt: Some(attempt.number),
+        took_ms: Some(attempt.took.as_millis() as u64),
+        class: Some(attempt.class),
+        reason: Some(attempt.reason.clone()),
+        decision: Some(attempt.decision.to_owned()),
+        because: Some(attempt.because.clone()),
+        due_at: record.due_at,
+        error: Some(shown(&attempt.chain)),
+        http_status: attempt.status,
+        handler_version: attempt.handler_version.as_deref().map(str::to_owned),
+        ..line(attempt.started_at, "attempt")
+    }
+}
+
+fn first(record: &Record, carried: &Carried) -> Kept {
+    let message = &carried.message;
+    let own = |name: &str| Field::of(name).is_some();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers: BTreeMap<String, String> = message
+        .headers
+        .iter()
+        .filter(|header| !own(header.name.as_str()))
+        .map(|header| (header.name.as_str().to_owned(), text(header.value.as_deref().unwrap_or_default())))
+        .collect();
+    let entry = Entry {
+        id: record.entry,
+        flow: record.flow.to_string(),
+        state: record.state,
+        message: MessageShown {
+            id: message.id.to_string(),
+            key: message.key.as_deref().map(text),
+            kind: record.message_type.clone(),
+            content_type: message.content_type.as_ref().map(ToString::to_string),
+            size: message.body.as_ref().map_or(0, |body| body.len() as u64),
+            headers,
+        },
+        source: SourceShown {
+            kind: carried.source.kind.to_string(),
+            name: carried.source.name.to_string(),
+            partition: carried.source.partition,
+            offset: carried.source.offset,
+            delivery: None,
+        },
+        attempts: 0,
+        first_failed_at: record.at,
+        last_failed_at: record.at,
+        due_at: None,
+        class: Class::Unknown,
+        reason: Reason::UNKNOWN_FAILURE,
+        group: String::new(),
+        error: ErrorShown::default(),
+        http_status: None,
+        because: String::new(),
+        handler_version: None,
+        owner: None,
+        entity: None,
+        tenant: None,
+        correlation_id: None,
+        causation_id: None,
+        parent_id: carried.parent,
+        replays: 0,
+        held_behind: None,
+        followers: 0,
+        safe_to_replay: SafeToReplay {
+            verdict: "unknown".to_owned(),
+            why: "nobody has said how the handler takes a repetition".to_owned(),
+        },
+    };
+    Kept {
+        entry,
+        history: Vec::new(),
+        row: None,
+        earlier: None,
+        changed: record.at,
+        replay: None,
+        told: Vec::new(),
+    }
+}

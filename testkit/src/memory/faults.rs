@@ -1,0 +1,76 @@
+//! What goes wrong, on request.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redrive_engine::port::PortError;
+
+/// Faults that a test asks for. Each count is used up by the calls it fails.
+#[derive(Debug, Default)]
+pub struct Faults {
+    settles: AtomicU32,
+    publishes: AtomicU32,
+    receives: AtomicU32,
+    records: AtomicU32,
+    delay_ms: AtomicU64,
+}
+
+impl Faults {
+    /// The next `n` settles are not done.
+    pub fn fail_settles(&self, n: u32) {
+        self.settles.store(n, Ordering::SeqCst);
+    }
+
+    /// The next `n` publishes are not done.
+    pub fn fail_publishes(&self, n: u32) {
+        self.publishes.store(n, Ordering::SeqCst);
+    }
+
+    /// The next `n` receives hand nothing out.
+    pub fn fail_receives(&self, n: u32) {
+        self.receives.store(n, Ordering::SeqCst);
+    }
+
+    /// The next `n` times the ledger is told something, it does not listen.
+    pub fn fail_records(&self, n: u32) {
+        self.records.store(n, Ordering::SeqCst);
+    }
+
+    /// From now on every answer of the broker takes so long.
+    pub fn delay_answers(&self, by: Duration) {
+        self.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    pub(super) async fn settle(&self) -> Result<(), PortError> {
+        self.wait().await;
+        used(&self.settles, "settle")
+    }
+
+    pub(super) async fn publish(&self) -> Result<(), PortError> {
+        self.wait().await;
+        used(&self.publishes, "publish")
+    }
+
+    pub(super) fn receive(&self) -> Result<(), PortError> {
+        used(&self.receives, "receive")
+    }
+
+    pub(super) fn record(&self) -> Result<(), PortError> {
+        used(&self.records, "record")
+    }
+
+    async fn wait(&self) {
+        let delay = self.delay_ms.load(Ordering::SeqCst);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+    }
+}
+
+fn used(count: &AtomicU32, what: &str) -> Result<(), PortError> {
+    let left = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    match left {
+        Ok(_) => Err(PortError::Unavailable(format!("{what}: away, as asked"))),
+        Err(_) => Ok(()),
+    }
+}

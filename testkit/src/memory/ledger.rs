@@ -1,0 +1,261 @@
+//! The ledger's side of the store.
+
+use async_trait::async_trait;
+use redrive_core::Timestamp;
+use redrive_engine::port::{
+    Actor, AuditLine, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found, Group,
+    HistoryLine, Ledger, NewMessage, NewReplay, Page, Payload, PortError, Problem, Published, Record,
+    Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection,
+};
+
+use super::MemoryStore;
+use super::state::State;
+
+/// A ledger in memory.
+#[derive(Debug)]
+pub struct MemoryLedger {
+    pub(super) store: MemoryStore,
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn record(&self, records: &[Record]) -> Result<(), PortError> {
+        self.store.inner.faults.record()?;
+        let mut state = self.store.lock();
+        for record in records {
+            state.record(record);
+        }
+        Ok(())
+    }
+
+    async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
+        let state = self.store.lock();
+        Ok(state.find(id).and_then(|id| state.entries.get(&id)).map(|kept| kept.entry.clone()))
+    }
+
+    async fn history(&self, id: EntryId) -> Result<Vec<HistoryLine>, PortError> {
+        let state = self.store.lock();
+        Ok(state.entries.get(&id).map(|kept| kept.history.clone()).unwrap_or_default())
+    }
+
+    async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError> {
+        let state = self.store.lock();
+        let row = state.entries.get(&id).and_then(|kept| kept.row.clone());
+        let row = row.and_then(|(queue, number)| state.queues.get(&queue)?.rows.get(&number));
+        Ok(row.map(|row| Payload {
+            body: row.message.body.clone(),
+            content_type: row.message.content_type.as_ref().map(ToString::to_string),
+        }))
+    }
+
+    async fn search(&self, filter: &Filter, page: &Page) -> Result<Found, PortError> {
+        let found = self.store.lock().search(filter, page);
+        found.ok_or_else(|| Refusal::Invalid("this is no place to go on from".to_owned()).into())
+    }
+
+    async fn groups(&self, flow: Option<&str>, limit: usize) -> Result<Vec<Group>, PortError> {
+        Ok(self.store.lock().groups(flow, limit))
+    }
+
+    async fn counts(&self) -> Result<Counts, PortError> {
+        Ok(self.store.lock().counts())
+    }
+
+    async fn act(
+        &self,
+        deed: &Deed,
+        selection: &Selection,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<DeedReport, PortError> {
+        let report = self.store.lock().act(deed, selection, actor, now);
+        self.store.tell_readers();
+        Ok(report)
+    }
+
+    async fn copy(
+        &self,
+        id: &str,
+        edited: NewMessage,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<String, PortError> {
+        let copied = {
+            let mut state = self.store.lock();
+            let missing = || Refusal::NotFound { what: "entry", name: id.to_owned() };
+            let parent = state.find(id).ok_or_else(missing)?;
+            let queue = state.entries.get(&parent).map(|kept| kept.entry.source.name.clone());
+            let published = state.publish(&queue.ok_or_else(missing)?, edited, Some(parent), now);
+            if let Published::Accepted(copy) = &published {
+                state.note(actor, "copy", &format!("{parent} as {copy}"), 1, now);
+            }
+            published
+        };
+        self.store.tell_readers();
+        match copied {
+            Published::Accepted(copy) => Ok(copy),
+            Published::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    async fn note(
+        &self,
+        actor: &Actor,
+        what: &str,
+        subject: &str,
+        count: u64,
+        now: Timestamp,
+    ) -> Result<(), PortError> {
+        self.store.lock().note(actor, what, subject, count, now);
+        Ok(())
+    }
+
+    async fn audit(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditLine>, PortError> {
+        let state = self.store.lock();
+        let lines = state.audit.iter().rev().filter(|line| before.is_none_or(|before| line.number < before));
+        Ok(lines.take(limit).cloned().collect())
+    }
+
+    async fn processed(&self, handler: &str, ids: &[&str]) -> Result<Vec<bool>, PortError> {
+        let state = self.store.lock();
+        let marked = |id: &&str| state.marks.contains_key(&(handler.to_owned(), (*id).to_owned()));
+        Ok(ids.iter().map(marked).collect())
+    }
+
+    async fn mark_processed(&self, handler: &str, ids: &[&str], now: Timestamp) -> Result<(), PortError> {
+        self.store.inner.faults.record()?;
+        let mut state = self.store.lock();
+        for id in ids {
+            state.marks.insert((handler.to_owned(), (*id).to_owned()), now);
+        }
+        Ok(())
+    }
+
+    async fn plan_replay(&self, replay: &NewReplay, _now: Timestamp) -> Result<ReplayPlan, PortError> {
+        Ok(self.store.lock().plan_replay(replay))
+    }
+
+    async fn begin_replay(
+        &self,
+        id: EntryId,
+        replay: &NewReplay,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError> {
+        Ok(self.store.lock().begin_replay(id, replay, actor, now)?)
+    }
+
+    async fn step_replay(&self, id: EntryId, limit: u64, now: Timestamp) -> Result<ReplayStep, PortError> {
+        let step = self.store.lock().step_replay(id, limit, now);
+        self.store.tell_readers();
+        Ok(step?)
+    }
+
+    async fn steer_replay(
+        &self,
+        id: EntryId,
+        to: ReplayState,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError> {
+        Ok(self.store.lock().steer_replay(id, to, actor, now)?)
+    }
+
+    async fn replays(&self, limit: usize) -> Result<Vec<Replay>, PortError> {
+        let state = self.store.lock();
+        Ok(state.replays.iter().rev().take(limit).map(|(replay, _)| replay.clone()).collect())
+    }
+
+    async fn replay(&self, id: EntryId) -> Result<Option<Replay>, PortError> {
+        let state = self.store.lock();
+        Ok(state.place_of(id).ok().map(|place| state.replays[place].0.clone()))
+    }
+
+    async fn replay_items(
+        &self,
+        id: EntryId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<ReplayItem>, PortError> {
+        let state = self.store.lock();
+        let place = state.place_of(id)?;
+        Ok(state.replays[place].1.iter().skip(after as usize).take(limit).cloned().collect())
+    }
+
+    async fn tidy(&self, retention: &Retention, limit: u64, now: Timestamp) -> Result<u64, PortError> {
+        Ok(self.store.lock().tidy(retention, limit, now))
+    }
+
+    async fn check(&self) -> Result<Vec<Problem>, PortError> {
+        Ok(self.store.lock().check())
+    }
+
+    async fn count(&self, flow: &str, state: EntryState) -> Result<u64, PortError> {
+        let counts = self.store.lock().counts();
+        let same = counts.states.iter().find(|count| count.flow == flow && count.state == state);
+        Ok(same.map_or(0, |count| count.count))
+    }
+}
+
+impl State {
+    fn tidy(&mut self, retention: &Retention, limit: u64, now: Timestamp) -> u64 {
+        let expired =
+            |at: Timestamp, kept: Option<std::time::Duration>| kept.is_some_and(|kept| at + kept <= now);
+        let gone: Vec<EntryId> = self
+            .entries
+            .values()
+            .filter(|kept| {
+                let span = match kept.entry.state {
+                    EntryState::Recovered | EntryState::Rejected => retention.finished,
+                    EntryState::Discarded => retention.discarded,
+                    EntryState::Archived => retention.archived,
+                    _ => None,
+                };
+                expired(kept.changed, span)
+            })
+            .map(|kept| kept.entry.id)
+            .take(limit as usize)
+            .collect();
+        for id in &gone {
+            self.carried.remove(id);
+            let row = self.entries.remove(id).and_then(|kept| kept.row);
+            if let Some((queue, number)) = row {
+                self.queue(&queue).rows.remove(&number);
+            }
+        }
+        let mut removed = gone.len() as u64;
+        let marks: Vec<_> = self
+            .marks
+            .iter()
+            .filter(|(_, at)| expired(**at, retention.processed))
+            .map(|(mark, _)| mark.clone())
+            .take(limit.saturating_sub(removed) as usize)
+            .collect();
+        for mark in &marks {
+            self.marks.remove(mark);
+        }
+        removed += marks.len() as u64;
+        removed
+    }
+
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for kept in self.entries.values() {
+            let id = kept.entry.id;
+            let row = kept.row.as_ref().and_then(|(queue, number)| self.queues.get(queue)?.rows.get(number));
+            if kept.entry.state.is_open() && row.is_none_or(|row| row.entry != Some(id)) {
+                problems.push(Problem {
+                    invariant: "an open entry has its message".to_owned(),
+                    found: format!("{id} is {} without one", kept.entry.state),
+                });
+            }
+            if !kept.entry.state.is_open() && row.is_some() {
+                problems.push(Problem {
+                    invariant: "a finished entry has no message".to_owned(),
+                    found: format!("{id} is {} with one", kept.entry.state),
+                });
+            }
+        }
+        problems
+    }
+}

@@ -1,0 +1,90 @@
+//! A broker and a ledger in memory.
+//!
+//! They keep every promise of the ports in the plainest way (ordered maps behind one lock), so that the contract suite
+//! has something to be right against, and so that the engine can be tested in virtual time. There are two kinds:
+//! one where settling writes the ledger's records too, as an embedded store does, and one where the engine has to hand
+//! them over afterwards, as with a broker whose ledger is elsewhere.
+
+mod broker;
+mod deeds;
+mod entries;
+mod faults;
+mod ledger;
+mod queue;
+mod replays;
+mod search;
+mod source;
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_engine::port::Clock;
+use tokio::sync::Notify;
+
+pub use broker::MemoryBroker;
+pub use faults::Faults;
+pub use ledger::MemoryLedger;
+
+use state::State;
+
+/// What lies in memory. Ports are opened on it, any number of times, as on a file.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    news: Notify,
+    clock: Arc<dyn Clock>,
+    faults: Arc<Faults>,
+    records_in_settle: bool,
+}
+
+impl MemoryStore {
+    /// A store whose settling writes the ledger's records.
+    pub fn shared(clock: Arc<dyn Clock>) -> Self {
+        Self::new(clock, true)
+    }
+
+    /// A store whose ledger learns only what it is told afterwards.
+    pub fn apart(clock: Arc<dyn Clock>) -> Self {
+        Self::new(clock, false)
+    }
+
+    fn new(clock: Arc<dyn Clock>, records_in_settle: bool) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                state: Mutex::default(),
+                news: Notify::new(),
+                clock,
+                faults: Arc::default(),
+                records_in_settle,
+            }),
+        }
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> Arc<MemoryBroker> {
+        Arc::new(MemoryBroker { store: self.clone() })
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> Arc<MemoryLedger> {
+        Arc::new(MemoryLedger { store: self.clone() })
+    }
+
+    /// What goes wrong, on request.
+    pub fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.inner.faults)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_readers(&self) {
+        self.inner.news.notify_waiters();
+    }
+}
