@@ -27,25 +27,25 @@ impl Diversion<'_> {
     /// Ends the delivery as decided. The action is one that leaves the hand.
     pub(crate) fn settle(&self, job: Job) -> Settlement {
         let entry = entry_of(&job.delivery.trail).unwrap_or_else(|| mint(self.now, self.random));
-        let (state, due_at) = match &self.decision.action {
-            Action::Delay { until } | Action::Block { until } => (EntryState::Waiting, Some(*until)),
-            Action::RetryInPlace { after } => (EntryState::Waiting, Some(self.now + *after)),
-            Action::DeadLetter => (EntryState::Dead, None),
-            Action::Discard => (EntryState::Discarded, None),
-            Action::Reject => (EntryState::Rejected, None),
-            Action::Ack => (EntryState::Recovered, None),
-            Action::Park | Action::Follow { .. } | Action::Return => (EntryState::Parked, None),
+        let due_at = match &self.decision.action {
+            Action::Delay { until } | Action::Block { until } => Some(*until),
+            Action::RetryInPlace { after } => Some(self.now + *after),
+            _ => None,
         };
         let trail = self.trail(&job, entry, due_at);
-        let record = self.record(&job, entry, state, due_at);
-        let outcome = match (&self.decision.action, &self.spec.rejected, due_at) {
-            (_, _, Some(until)) => Outcome::Delay { until },
-            (Action::DeadLetter, ..) => Outcome::DeadLetter,
-            (Action::Discard, ..) => Outcome::Discard,
-            (Action::Reject, Some(target), _) => self.rejection(&job, &trail, target),
-            (Action::Ack, ..) => Outcome::Ack,
-            _ => Outcome::Park,
+        // The record says what the outcome does, so the state follows from it and from nothing else.
+        let (outcome, state) = match (&self.decision.action, &self.spec.rejected, due_at) {
+            (_, _, Some(until)) => (Outcome::Delay { until }, EntryState::Waiting),
+            (Action::DeadLetter, ..) => (Outcome::DeadLetter, EntryState::Dead),
+            (Action::Discard, ..) => (Outcome::Discard, EntryState::Discarded),
+            (Action::Reject, Some(target), _) => match self.rejection(&job, &trail, target) {
+                Some(rejection) => (rejection, EntryState::Rejected),
+                // An event that cannot be written must not take the message with it.
+                None => (Outcome::Park, EntryState::Parked),
+            },
+            _ => (Outcome::Park, EntryState::Parked),
         };
+        let record = self.record(&job, entry, state, due_at);
         Settlement {
             delivery: job.delivery,
             outcome,
@@ -137,15 +137,12 @@ impl Diversion<'_> {
         Some(String::from_utf8_lossy(&masked).into_owned())
     }
 
-    fn rejection(&self, job: &Job, trail: &Trail, target: &str) -> Outcome {
+    fn rejection(&self, job: &Job, trail: &Trail, target: &str) -> Option<Outcome> {
         let id = &job.delivery.message.id;
         let envelope = Envelope::new(id.clone(), &*self.spec.name, self.facts, trail);
         let event = RejectionEvent::new(id.clone(), Text::from(&*self.spec.address), self.now, envelope);
-        match serde_json::to_vec(&event) {
-            Ok(event) => Outcome::Reject { event: event.into(), target: target.to_owned() },
-            // An event that cannot be written must not take the message with it.
-            Err(_) => Outcome::Park,
-        }
+        let event = serde_json::to_vec(&event).ok()?;
+        Some(Outcome::Reject { event: event.into(), target: target.to_owned() })
     }
 }
 
