@@ -7,7 +7,8 @@ use redrive_core::classify::Subject;
 use redrive_core::guard::Outcome as Shown;
 use redrive_core::policy::IN_PLACE_SLOT;
 use redrive_core::{
-    Action, Class, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, decide,
+    Action, Class, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict,
+    decide,
 };
 
 use super::divert::{self, Diversion};
@@ -79,17 +80,19 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Roun
         shared.put_down(job, Duration::ZERO);
         return Round::Gone;
     };
+    // A verdict beats the status both ways.
+    let acked = |failure: &Failure| failure.verdict() == Some(&Verdict::Ack);
     match attempted.result {
-        Ok(()) => {
+        Err(failure) if !acked(&failure) => {
+            shared.metrics.ended("failure", took);
+            failed(shared, job, failure, attempted.charge, ticket, Began { at: started_at, took }, rng)
+        }
+        _ => {
             shared.metrics.ended("success", took);
             shared.report(ticket, Shown::Success, took);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
             finish(shared, job);
             Round::Gone
-        }
-        Err(failure) => {
-            shared.metrics.ended("failure", took);
-            failed(shared, job, failure, attempted.charge, ticket, Began { at: started_at, took }, rng)
         }
     }
 }
