@@ -15,6 +15,7 @@ use super::divert::{self, Diversion};
 use super::guards::{Pass, Ticket};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
+use super::spec::FlowSpec;
 use super::{attempt, log};
 use crate::handler::{Charge, Context, Marks};
 use crate::port::{Outcome, Settlement};
@@ -125,12 +126,13 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
     let trail = &job.delivery.trail;
     let message = &job.delivery.message;
     let attempt = job.attempts().saturating_add(1);
-    let budgets = spec.policy.budgets();
+    let policy = policy_of(spec, job);
+    let budgets = policy.budgets();
     let key = trail.idempotency_key.as_ref().unwrap_or(&job.delivery.message.id);
     Context {
         flow: Arc::clone(&spec.name),
         attempt,
-        will_retry: spec.policy.attempts().is_none_or(|allowed| attempt < allowed),
+        will_retry: policy.attempts().is_none_or(|allowed| attempt < allowed),
         calls_left: budgets.calls.map(|allowed| allowed.saturating_sub(job.calls())),
         deadline: now + spec.timeout,
         timeout: spec.timeout,
@@ -146,6 +148,16 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
         replay: trail.replay.as_ref().and_then(|replay| replay.id.as_deref().map(Arc::from)),
         marks: Some(Marks { ledger: Arc::clone(&shared.ledger), handler: Arc::clone(&spec.name), now }),
     }
+}
+
+/// The policy for the message's type. The type is looked up only where types differ.
+fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
+    if spec.policies_by_type.is_empty() {
+        return &spec.policy;
+    }
+    let message = &job.delivery.message;
+    let facts = spec.facts.find(&message.headers, message.body.as_deref());
+    spec.policy_for(facts.message_type.as_deref())
 }
 
 /// The message is done.
