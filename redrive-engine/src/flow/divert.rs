@@ -57,7 +57,11 @@ impl Diversion<'_> {
 
     fn trail(&self, job: &Job, entry: EntryId, due_at: Option<Timestamp>) -> Trail {
         let before = &job.delivery.trail;
-        let wait = due_at.map_or(Duration::ZERO, |due| due.since(self.now));
+        // A wait in hand was counted when it was decided.
+        let wait = match self.decision.action {
+            Action::RetryInPlace { .. } => Duration::ZERO,
+            _ => due_at.map_or(Duration::ZERO, |due| due.since(self.now)),
+        };
         let delayed = matches!(self.decision.action, Action::Delay { .. });
         let mut trail = before.clone();
         trail.attempt = job.attempts();
