@@ -1,9 +1,9 @@
 //! What is done with a message: a Rust function, an HTTP endpoint, a command.
 
-mod command;
+pub mod command;
 mod function;
 pub mod http;
-mod jsonl;
+pub mod jsonl;
 mod process;
 mod tail;
 
