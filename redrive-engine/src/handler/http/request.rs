@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use redrive_core::{FactSources, Message, Timestamp};
+use redrive_core::{MAX_FACT, Message, Timestamp};
 
 use super::encoding::{encoded, encoded_list, encoded_str};
 use super::passing::{Allowance, MAX_VALUE, is_text};
@@ -165,7 +165,7 @@ fn cloud_event(head: &Head, message: &Message, context: &Context, headers: &mut 
     if let Some(message_type) = &context.message_type {
         headers.insert(CE_TYPE, encoded(message_type.as_bytes()));
     } else if !headers.contains_key(CE_TYPE) {
-        let found = FactSources::default().find(&message.headers, None).message_type;
+        let found = message.headers.get_text("type", MAX_FACT).filter(|found| !found.is_empty());
         headers.insert(CE_TYPE, found.map_or(PLAIN_MESSAGE, |found| encoded(found.as_bytes())));
     }
     if !headers.contains_key(CE_TIME)
