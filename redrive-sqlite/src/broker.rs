@@ -1,0 +1,97 @@
+//! The broker's side of the store.
+
+use async_trait::async_trait;
+use redrive_engine::port::{
+    Broker, Capabilities, NewMessage, PortError, Published, QueueInfo, Refusal, Settlement, Source,
+    Subscription, Topology,
+};
+
+use crate::publish::{self, queue_name};
+use crate::settle;
+use crate::source::{self, QueueSource};
+use crate::store::Store;
+
+#[async_trait]
+impl Broker for Store {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            kind: "embedded",
+            exact_delay: true,
+            null_body: true,
+            ordered: true,
+            records_in_settle: true,
+            waiting_is_reachable: true,
+            unique_ids: true,
+        }
+    }
+
+    async fn plan(&self, subscription: &Subscription) -> Result<Vec<Topology>, PortError> {
+        let name = queue_name(&subscription.source).to_owned();
+        self.inner
+            .readers
+            .run(move |sql| {
+                let exists =
+                    sql.prepare_cached("SELECT 1 FROM queues WHERE name = ?1")?.exists([name.as_str()])?;
+                Ok(vec![Topology { kind: "queue".to_owned(), name, exists }])
+            })
+            .await
+    }
+
+    async fn apply(&self, topology: &[Topology]) -> Result<(), PortError> {
+        let mut names = Vec::new();
+        for wanted in topology {
+            if wanted.kind != "queue" {
+                let text = format!("an embedded broker has queues, no {}", wanted.kind);
+                return Err(Refusal::Invalid(text).into());
+            }
+            names.push(queue_name(&wanted.name).to_owned());
+        }
+        self.inner.writer.run(move |tx| names.iter().try_for_each(|name| tx.queue(name).map(drop))).await
+    }
+
+    async fn subscribe(&self, subscription: &Subscription) -> Result<Box<dyn Source>, PortError> {
+        let name = queue_name(&subscription.source).to_owned();
+        let wanted = name.clone();
+        let queue = self.inner.writer.run(move |tx| tx.queue(&wanted)).await?;
+        let reading = self.inner.readings.of(queue);
+        let epoch = {
+            let mut state = reading.lock();
+            if state.subscribed {
+                let text = format!("the queue `{name}` already has a reader; one flow reads one queue");
+                return Err(Refusal::State(text).into());
+            }
+            state.restart()
+        };
+        Ok(Box::new(QueueSource::new(self.clone(), queue, epoch, name.into())))
+    }
+
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+        settle::settle(self, batch).await
+    }
+
+    async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError> {
+        publish::publish(self, target, messages).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>, PortError> {
+        let (now, default) = (self.now().as_millis(), self.inner.options.queue_limit);
+        self.inner
+            .readers
+            .run(move |sql| {
+                let mut statement =
+                    sql.prepare_cached("SELECT id, name, size_limit, dedup_ms FROM queues ORDER BY name")?;
+                let mut rows = statement.query([])?;
+                let mut queues = Vec::new();
+                while let Some(row) = rows.next()? {
+                    queues.push(QueueInfo {
+                        name: row.get(1)?,
+                        depth: source::depth(sql, row.get(0)?, now)?,
+                        limit: Some(row.get::<_, Option<u64>>(2)?.unwrap_or(default)),
+                        dedup_ms: row.get(3)?,
+                    });
+                }
+                Ok(queues)
+            })
+            .await
+    }
+}

@@ -1,0 +1,145 @@
+//! Invariants of the file: what has to be true whatever happened before.
+
+use redrive_engine::port::Problem;
+use rusqlite::Connection;
+
+use crate::fault::Done;
+
+/// Findings that are named for each invariant.
+const NAMED: usize = 20;
+
+/// An invariant and the query that finds what breaks it: one text a row.
+const INVARIANTS: &[(&str, &str)] = &[
+    (
+        "the counts of a flow's states are those of its entries",
+        "SELECT 'flow ' || flow || ' state ' || state || ': kept ' || sum(kept) || ', counted ' || sum(real) FROM
+         (SELECT flow, state, n AS kept, 0 AS real FROM counts
+          UNION ALL SELECT flow, state, 0, count(*) FROM entries GROUP BY flow, state)
+         GROUP BY flow, state HAVING sum(kept) <> sum(real)",
+    ),
+    (
+        "the counts of a failure group are those of its entries",
+        "SELECT 'group ' || grp || ' of ' || flow || ' state ' || state || ': kept ' || sum(kept) || ', counted '
+                || sum(real) FROM
+         (SELECT flow, grp, state, n AS kept, 0 AS real FROM group_counts
+          UNION ALL SELECT flow, grp, state, 0, count(*) FROM entries WHERE grp IS NOT NULL GROUP BY flow, grp, state)
+         GROUP BY flow, grp, state HAVING sum(kept) <> sum(real)",
+    ),
+    (
+        "an entry's failure group is there",
+        "SELECT 'entry ' || lower(hex(id)) FROM entries e WHERE grp IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM failure_groups g WHERE g.flow = e.flow AND g.grp = e.grp)",
+    ),
+    (
+        "an open entry has its message, and the message has it",
+        "SELECT 'entry ' || lower(hex(e.id)) || ' state ' || e.state FROM entries e
+         LEFT JOIN messages m ON m.id = e.message AND m.entry = e.eid
+         WHERE e.source_kind = 'embedded' AND e.state NOT IN (5, 7) AND m.id IS NULL",
+    ),
+    (
+        "a finished entry has no message",
+        "SELECT 'entry ' || lower(hex(id)) || ' state ' || state FROM entries
+         WHERE state IN (5, 7) AND message IS NOT NULL",
+    ),
+    (
+        "a message that is not to be delivered has an entry that says why",
+        "SELECT 'message ' || mid FROM messages WHERE due IS NULL AND entry IS NULL",
+    ),
+    (
+        "a message's entry is there, is open, and means this message",
+        "SELECT 'message ' || m.mid FROM messages m LEFT JOIN entries e ON e.eid = m.entry
+         WHERE m.entry IS NOT NULL AND (e.eid IS NULL OR e.message IS NOT m.id OR e.state IN (5, 7))",
+    ),
+    (
+        "what waits or is replayed is deliverable, and nothing else that failed is",
+        "SELECT 'entry ' || lower(hex(e.id)) || ' state ' || e.state FROM entries e JOIN messages m ON m.id = e.message
+         WHERE (e.state IN (0, 4)) <> (m.due IS NOT NULL)",
+    ),
+    (
+        "a queue's counts are those of its messages",
+        "SELECT 'queue ' || q.name || ': kept ' || q.ready || ' and ' || q.waiting FROM queues q
+         WHERE q.ready <> (SELECT count(*) FROM messages WHERE queue = q.id AND due = 0)
+            OR q.waiting <> (SELECT count(*) FROM messages WHERE queue = q.id AND due > 0)",
+    ),
+    (
+        "a message lies in a queue that is there",
+        "SELECT 'message ' || mid FROM messages WHERE queue NOT IN (SELECT id FROM queues)",
+    ),
+    (
+        "a line of history belongs to an entry",
+        "SELECT DISTINCT 'entry row ' || entry FROM history WHERE entry NOT IN (SELECT eid FROM entries)",
+    ),
+    (
+        "an entry keeps its first and its last lines of history, and at most 32",
+        "SELECT 'entry ' || lower(hex(e.id)) || ': ' || count(h.n) || ' lines' FROM entries e
+         LEFT JOIN history h ON h.entry = e.eid GROUP BY e.eid
+         HAVING count(h.n) <> min(e.lines, 32) OR (e.lines > 0 AND (min(h.n) <> 1 OR max(h.n) <> e.lines))",
+    ),
+    (
+        "a lane's count is that of its held entries",
+        "SELECT 'lane ' || lane || ' of ' || flow || ': kept ' || sum(kept) || ', counted ' || sum(real) FROM
+         (SELECT flow, lane, count AS kept, 0 AS real FROM lanes
+          UNION ALL SELECT flow, lane, 0, count(*) FROM entries WHERE lane IS NOT NULL AND state = 1 GROUP BY flow, lane)
+         GROUP BY flow, lane HAVING sum(kept) <> sum(real)",
+    ),
+    (
+        "the audit's numbers have no gap",
+        "SELECT 'lines ' || count(*) || ', last number ' || max(number) FROM audit
+         HAVING count(*) > 0 AND (min(number) <> 1 OR max(number) <> count(*))",
+    ),
+    (
+        "a replay's figures are those of its items",
+        "SELECT 'replay ' || lower(hex(r.id)) FROM replays r WHERE r.state <> 'freezing' AND (
+             r.total <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid)
+          OR r.sent <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid AND i.outcome IN (1, 2, 3))
+          OR r.recovered <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid AND i.outcome = 2)
+          OR r.failed <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid AND i.outcome = 3)
+          OR r.skipped <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid AND i.outcome = 4))",
+    ),
+    (
+        "a replay is done when everything is sent and every outcome known",
+        "SELECT 'replay ' || lower(hex(id)) || ' ' || state FROM replays
+         WHERE (state = 'running' AND sent + skipped = total AND recovered + failed = sent)
+            OR (state = 'done' AND (sent + skipped <> total OR recovered + failed <> sent))",
+    ),
+    (
+        "an entry whose replay is open stands in that replay as sent",
+        "SELECT 'entry ' || lower(hex(e.id)) FROM entries e
+         LEFT JOIN replay_items i ON i.replay = e.replay AND i.pos = e.replay_pos AND i.entry = e.id
+         WHERE (e.replay IS NOT NULL AND i.outcome IS NOT 1) OR (e.state = 4 AND e.replay IS NULL)",
+    ),
+];
+
+/// Everything that is not as it has to be, seen at one moment.
+pub(crate) fn check(sql: &Connection) -> Done<Vec<Problem>> {
+    let snapshot = sql.unchecked_transaction()?;
+    let mut problems = Vec::new();
+    for (invariant, query) in INVARIANTS {
+        find(&snapshot, invariant, query, &mut problems)?;
+    }
+    let mut statement = snapshot.prepare("PRAGMA quick_check(20)")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let found: String = row.get(0)?;
+        if found != "ok" {
+            problems.push(Problem { invariant: "the file is sound".to_owned(), found });
+        }
+    }
+    Ok(problems)
+}
+
+fn find(sql: &Connection, invariant: &str, query: &str, problems: &mut Vec<Problem>) -> Done<()> {
+    let mut statement = sql.prepare(query)?;
+    let mut rows = statement.query([])?;
+    let mut named = 0;
+    while let Some(row) = rows.next()? {
+        if named == NAMED {
+            let found = "and more".to_owned();
+            problems.push(Problem { invariant: invariant.to_owned(), found });
+            break;
+        }
+        named += 1;
+        problems.push(Problem { invariant: invariant.to_owned(), found: row.get(0)? });
+    }
+    Ok(())
+}

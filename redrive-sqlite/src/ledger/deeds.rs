@@ -1,0 +1,219 @@
+//! What people do to entries, in steps that do not stall the flow.
+
+use redrive_core::Timestamp;
+use redrive_engine::fail;
+use redrive_engine::port::{Actor, Deed, DeedReport, EntryState, HistoryLine, PortError, Selection};
+
+use super::record::{self, Move, Stored};
+use super::shelf::Shelf;
+use super::{audit, entry, search};
+use crate::fault::Done;
+use crate::publish::queue_name;
+use crate::settle;
+use crate::store::Store;
+use crate::tx::Tx;
+
+/// Entries in one transaction.
+const CHUNK: usize = 500;
+/// Refusals that are named.
+const NAMED: usize = 100;
+
+pub(crate) async fn act(
+    store: &Store,
+    deed: &Deed,
+    selection: &Selection,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<DeedReport, PortError> {
+    let mut report = DeedReport::default();
+    match selection {
+        Selection::Ids(ids) => {
+            for chunk in ids.chunks(CHUNK) {
+                let part = Part::Ids(chunk.to_vec());
+                add(&mut report, run(store, deed, part, subject_of(chunk), actor, now).await?);
+            }
+        }
+        Selection::Filter(filter) => {
+            let subject = serde_json::to_string(filter).unwrap_or_default();
+            let mut after = None;
+            loop {
+                let wanted = filter.clone();
+                let (rows, next) =
+                    store.inner.readers.run(move |sql| search::rows(sql, &wanted, after, CHUNK)).await?;
+                if !rows.is_empty() {
+                    let part = Part::Rows(rows);
+                    add(&mut report, run(store, deed, part, subject.clone(), actor, now).await?);
+                }
+                if next.is_none() {
+                    break;
+                }
+                after = next;
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// What one transaction is done to.
+enum Part {
+    Ids(Vec<String>),
+    Rows(Vec<i64>),
+}
+
+fn subject_of(ids: &[String]) -> String {
+    let mut subject: String = ids.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(" ");
+    if ids.len() > 10 {
+        subject.push_str(&format!(" and {} more", ids.len() - 10));
+    }
+    subject.chars().take(4_096).collect()
+}
+
+fn add(report: &mut DeedReport, part: DeedReport) {
+    report.done += part.done;
+    report.missing.extend(part.missing);
+    let room = NAMED.saturating_sub(report.refused.len());
+    report.refused.extend(part.refused.into_iter().take(room));
+}
+
+async fn run(
+    store: &Store,
+    deed: &Deed,
+    part: Part,
+    subject: String,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<DeedReport, PortError> {
+    let (deed, actor) = (deed.clone(), actor.clone());
+    store.inner.writer.run(move |tx| run_part(tx, &deed, part, &subject, &actor, now)).await
+}
+
+fn run_part(
+    tx: &mut Tx<'_>,
+    deed: &Deed,
+    part: Part,
+    subject: &str,
+    actor: &Actor,
+    now: Timestamp,
+) -> Done<DeedReport> {
+    let mut report = DeedReport::default();
+    let rows = match part {
+        Part::Rows(rows) => rows,
+        Part::Ids(ids) => {
+            let mut rows = Vec::with_capacity(ids.len());
+            for id in ids {
+                match entry::row_of(tx.sql, &id)? {
+                    Some(row) if rows.contains(&row) => {}
+                    Some(row) => rows.push(row),
+                    None => report.missing.push(id),
+                }
+            }
+            rows
+        }
+    };
+    for row in rows {
+        // An entry that a filter found may be gone by now; that is no error.
+        let Some(stored) = Stored::by_eid(tx, row)? else { continue };
+        match one(tx, deed, &stored, actor, now)? {
+            Ok(()) => report.done += 1,
+            Err(why) => report.refused.push((stored.id.hyphenated().to_string(), why)),
+        }
+    }
+    if report.done > 0 {
+        audit::add(tx, actor, deed.name(), subject, report.done, now)?;
+    }
+    fail::point("sqlite.after_deed");
+    Ok(report)
+}
+
+/// Does it to one entry; the inner error says why not.
+fn one(
+    tx: &mut Tx<'_>,
+    deed: &Deed,
+    stored: &Stored,
+    actor: &Actor,
+    now: Timestamp,
+) -> Done<Result<(), String>> {
+    use EntryState::{Archived, Dead, Discarded, Held, Parked, Replaying, Waiting};
+    let from = stored.state;
+    let allowed = match deed {
+        Deed::RetryNow => matches!(from, Waiting | Dead | Parked),
+        Deed::Cancel => matches!(from, Waiting | Replaying),
+        Deed::Park => matches!(from, Waiting | Held | Dead | Replaying),
+        Deed::Discard => matches!(from, Waiting | Held | Dead | Parked | Replaying),
+        Deed::Restore => matches!(from, Discarded | Archived),
+        Deed::Archive => matches!(from, Dead | Parked | Discarded),
+        Deed::Reroute(_) => matches!(from, Waiting | Held | Dead | Parked),
+    };
+    if !allowed {
+        return Ok(Err(format!("it is {from}: {} does not apply", deed.name())));
+    }
+    let shelf = match Shelf::of(tx, stored)? {
+        Ok(shelf) => shelf,
+        Err(missing) => return Ok(Err(missing.why())),
+    };
+    let at = now.as_millis().max(1);
+    let message = Some(shelf.row());
+    let away = |to| Move { to, earlier: Some(record::earlier_of(from)), due: stored.due, message };
+    let step = match deed {
+        Deed::RetryNow => {
+            if from == Waiting {
+                shelf.put(tx, Some(at))?;
+            } else {
+                shelf.begin_again(tx, stored, at, None)?;
+            }
+            Move { to: Waiting, earlier: None, due: Some(at), message }
+        }
+        Deed::Cancel | Deed::Park => {
+            shelf.put(tx, None)?;
+            Move { to: Parked, earlier: None, due: None, message }
+        }
+        Deed::Discard => {
+            shelf.put(tx, None)?;
+            away(Discarded)
+        }
+        Deed::Restore => {
+            let back = stored.earlier.unwrap_or(Parked);
+            let due = (back == Waiting).then(|| stored.due.unwrap_or(at));
+            shelf.put(tx, due)?;
+            Move { to: back, earlier: None, due, message }
+        }
+        Deed::Archive => {
+            shelf.put(tx, None)?;
+            Move { earlier: stored.earlier.or(Some(from)), ..away(Archived) }
+        }
+        Deed::Reroute(target) => {
+            let target = queue_name(target);
+            let delivery = shelf.delivery(tx)?;
+            let size = delivery.message.body.as_ref().map_or(0, bytes::Bytes::len);
+            let queue = match settle::open_target(tx, target, size)? {
+                Ok(queue) => queue,
+                Err(refusal) => return Ok(Err(refusal.to_string())),
+            };
+            settle::forward(tx, queue, &delivery)?;
+            shelf.put(tx, None)?;
+            away(Archived)
+        }
+    };
+    record::put(tx, stored, &step, now)?;
+    record::add_line(tx, stored.eid, &person_line(deed.name(), actor, step.due, now))?;
+    Ok(Ok(()))
+}
+
+/// A line that a person left in an entry's history.
+pub(crate) fn person_line(what: &str, actor: &Actor, due: Option<i64>, at: Timestamp) -> HistoryLine {
+    HistoryLine {
+        at,
+        what: what.to_owned(),
+        attempt: None,
+        took_ms: None,
+        class: None,
+        reason: None,
+        decision: None,
+        because: Some(actor.why.clone()).filter(|why| !why.is_empty()),
+        due_at: due.map(Timestamp::from_millis),
+        error: None,
+        http_status: None,
+        handler_version: None,
+        by: Some(actor.who.clone()),
+    }
+}

@@ -1,0 +1,184 @@
+//! The ledger's side of the store.
+
+mod audit;
+mod check;
+mod copy;
+mod deeds;
+mod entry;
+pub(crate) mod processed;
+pub(crate) mod record;
+pub(crate) mod replay;
+mod replay_outcome;
+mod replay_plan;
+mod search;
+mod shelf;
+mod state;
+mod tally;
+mod tidy;
+
+use async_trait::async_trait;
+use redrive_core::Timestamp;
+use redrive_engine::port::{
+    Actor, AuditLine, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found, Group,
+    HistoryLine, Ledger, NewMessage, NewReplay, Page, Payload, PortError, Problem, Record, Replay,
+    ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection,
+};
+
+use crate::store::Store;
+
+#[async_trait]
+impl Ledger for Store {
+    async fn record(&self, records: &[Record]) -> Result<(), PortError> {
+        let records = records.to_vec();
+        self.inner
+            .writer
+            .run(move |tx| {
+                for one in &records {
+                    record::write(tx, one, &record::Carrier::default())?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
+        let id = id.to_owned();
+        self.inner.readers.run(move |sql| entry::find(sql, &id)).await
+    }
+
+    async fn history(&self, id: EntryId) -> Result<Vec<HistoryLine>, PortError> {
+        self.inner.readers.run(move |sql| entry::history(sql, id)).await
+    }
+
+    async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError> {
+        self.inner.readers.run(move |sql| entry::payload(sql, id)).await
+    }
+
+    async fn search(&self, filter: &Filter, page: &Page) -> Result<Found, PortError> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.inner.readers.run(move |sql| search::search(sql, &filter, &page)).await
+    }
+
+    async fn groups(&self, flow: Option<&str>, limit: usize) -> Result<Vec<Group>, PortError> {
+        let flow = flow.map(str::to_owned);
+        self.inner.readers.run(move |sql| tally::groups(sql, flow.as_deref(), limit)).await
+    }
+
+    async fn counts(&self) -> Result<Counts, PortError> {
+        self.inner.readers.run(tally::counts).await
+    }
+
+    async fn act(
+        &self,
+        deed: &Deed,
+        selection: &Selection,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<DeedReport, PortError> {
+        deeds::act(self, deed, selection, actor, now).await
+    }
+
+    async fn copy(
+        &self,
+        id: &str,
+        edited: NewMessage,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<String, PortError> {
+        copy::copy(self, id, edited, actor, now).await
+    }
+
+    async fn note(
+        &self,
+        actor: &Actor,
+        what: &str,
+        subject: &str,
+        count: u64,
+        now: Timestamp,
+    ) -> Result<(), PortError> {
+        let (actor, what, subject) = (actor.clone(), what.to_owned(), subject.to_owned());
+        self.inner.writer.run(move |tx| audit::add(tx, &actor, &what, &subject, count, now)).await
+    }
+
+    async fn audit(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditLine>, PortError> {
+        self.inner.readers.run(move |sql| audit::list(sql, before, limit)).await
+    }
+
+    async fn processed(&self, handler: &str, ids: &[&str]) -> Result<Vec<bool>, PortError> {
+        let (handler, ids) = (handler.to_owned(), owned(ids));
+        self.inner.readers.run(move |sql| processed::which(sql, &handler, &ids)).await
+    }
+
+    async fn mark_processed(&self, handler: &str, ids: &[&str], now: Timestamp) -> Result<(), PortError> {
+        let (handler, ids) = (handler.to_owned(), owned(ids));
+        self.inner
+            .writer
+            .run(move |tx| ids.iter().try_for_each(|id| processed::mark(tx, &handler, id, now)))
+            .await
+    }
+
+    async fn plan_replay(&self, replay: &NewReplay, now: Timestamp) -> Result<ReplayPlan, PortError> {
+        let replay = replay.clone();
+        self.inner.readers.run(move |sql| replay_plan::plan(sql, &replay, now)).await
+    }
+
+    async fn begin_replay(
+        &self,
+        id: EntryId,
+        replay: &NewReplay,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError> {
+        replay::begin(self, id, replay, actor, now).await
+    }
+
+    async fn step_replay(&self, id: EntryId, limit: u64, now: Timestamp) -> Result<ReplayStep, PortError> {
+        self.inner.writer.run(move |tx| replay::step(tx, id, limit, now)).await
+    }
+
+    async fn steer_replay(
+        &self,
+        id: EntryId,
+        to: ReplayState,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Replay, PortError> {
+        let actor = actor.clone();
+        self.inner.writer.run(move |tx| replay::steer(tx, id, to, &actor, now)).await
+    }
+
+    async fn replays(&self, limit: usize) -> Result<Vec<Replay>, PortError> {
+        self.inner.readers.run(move |sql| replay::list(sql, limit)).await
+    }
+
+    async fn replay(&self, id: EntryId) -> Result<Option<Replay>, PortError> {
+        self.inner.readers.run(move |sql| replay::get(sql, id)).await
+    }
+
+    async fn replay_items(
+        &self,
+        id: EntryId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<ReplayItem>, PortError> {
+        self.inner.readers.run(move |sql| replay::items(sql, id, after, limit)).await
+    }
+
+    async fn tidy(&self, retention: &Retention, limit: u64, now: Timestamp) -> Result<u64, PortError> {
+        let retention = retention.clone();
+        self.inner.writer.run(move |tx| tidy::tidy(tx, &retention, limit, now)).await
+    }
+
+    async fn check(&self) -> Result<Vec<Problem>, PortError> {
+        self.inner.readers.run(check::check).await
+    }
+
+    async fn count(&self, flow: &str, state: EntryState) -> Result<u64, PortError> {
+        let flow = flow.to_owned();
+        self.inner.readers.run(move |sql| tally::count(sql, &flow, state)).await
+    }
+}
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}

@@ -1,0 +1,69 @@
+//! One process a file.
+//!
+//! Claims live in memory, so two processes on one file would hand a message out twice. The lock is the system's: it
+//! goes with its process, however that ends.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::OpenError;
+
+/// The lock of a file, held as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// The folder that lives beside a data file.
+pub(crate) fn folder(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".d");
+    PathBuf::from(name)
+}
+
+impl Lock {
+    pub(crate) fn take(data: &Path) -> Result<Self, OpenError> {
+        let beside = folder(data);
+        let system = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::ReadOnly { file: data.to_owned(), why: error.to_string() }
+            }
+            _ => OpenError::System { file: data.to_owned(), why: error.to_string() },
+        };
+        make_private(&beside).map_err(system)?;
+        let path = beside.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(system)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _ = file.take(32).read_to_string(&mut text);
+                let holder = match text.trim().parse::<u32>() {
+                    Ok(pid) => format!("process {pid}"),
+                    Err(_) => "another process".to_owned(),
+                };
+                return Err(OpenError::InUse { file: data.to_owned(), folder: beside, holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(system(error)),
+        }
+        file.set_len(0).map_err(system)?;
+        file.rewind().map_err(system)?;
+        writeln!(file, "{}", std::process::id()).map_err(system)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}

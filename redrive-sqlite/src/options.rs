@@ -1,0 +1,133 @@
+//! How a file is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use redrive_core::Timestamp;
+use redrive_engine::port::Clock;
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// After the disk has confirmed it: survives a power cut.
+    #[default]
+    Full,
+    /// After the operating system has it: survives a killed process, not a power cut. The file stays sound.
+    Relaxed,
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// When a write counts as done. Default: full.
+    pub durability: Durability,
+    /// The most messages that wait in a queue which has no limit of its own. Default: 10 million.
+    pub queue_limit: u64,
+    /// The largest body, in bytes. Default: 256 MiB.
+    pub message_limit: usize,
+    /// Connections for reading. Default: 3.
+    pub readers: usize,
+    /// The largest the file may grow, in bytes; nothing leaves it to the disk. Default: nothing.
+    pub file_limit: Option<u64>,
+    /// What time it is. Default: the system's clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Full,
+            queue_limit: 10_000_000,
+            message_limit: 256 << 20,
+            readers: 3,
+            file_limit: None,
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+}
+
+/// The system's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Why a file was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process works with it.
+    #[error(
+        "{} is in use by {holder}: give commands to that process (they find it through {}), or stop it first",
+        file.display(), folder.display()
+    )]
+    InUse {
+        /// The file.
+        file: PathBuf,
+        /// The folder beside it.
+        folder: PathBuf,
+        /// Who holds it: `process 4711`.
+        holder: String,
+    },
+    /// A later version of Redrive wrote it.
+    #[error(
+        "{} was written by a newer redrive: schema {found}, this one knows {known}; use the newer redrive",
+        file.display()
+    )]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// The file's schema.
+        found: u32,
+        /// The newest schema that is known here.
+        known: u32,
+    },
+    /// It is somebody else's database.
+    #[error("{} is an SQLite file, but not one of redrive's: choose another file", file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It cannot be read as a database.
+    #[error(
+        "{} is damaged or no SQLite file ({why}): put a backup in its place, or move it aside to begin empty",
+        file.display()
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What SQLite said.
+        why: String,
+    },
+    /// It may only be read.
+    #[error("{} cannot be written ({why}): check the rights of the file and of its folder", file.display())]
+    ReadOnly {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// The system did not let it.
+    #[error("{} cannot be opened: {why}", file.display())]
+    System {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+}

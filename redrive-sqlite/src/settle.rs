@@ -1,0 +1,354 @@
+//! Ending deliveries, each with its record, in one transaction.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::fingerprint::PayloadHash;
+use redrive_core::headers::{self, Spelling, Trail};
+use redrive_core::{Text, Timestamp};
+use redrive_engine::fail;
+use redrive_engine::port::{Delivery, EntryState, Outcome, PortError, Record, Refusal, Settlement, Tag};
+use rusqlite::params;
+
+use crate::codec;
+use crate::fault::Done;
+use crate::ledger::processed;
+use crate::ledger::record::{self, Carrier};
+use crate::publish::{self, NewRow, queue_name};
+use crate::reading::Claim;
+use crate::store::Store;
+use crate::tx::Tx;
+
+/// A settlement, owned, with no more than the writer needs.
+struct Item {
+    place: usize,
+    tag: Tag,
+    row: i64,
+    claim: Claim,
+    step: Step,
+    /// The headers that the copy carries, encoded.
+    headers: Option<Vec<u8>>,
+    record: Option<Box<Told>>,
+    processed: Option<(Arc<str>, Text)>,
+}
+
+/// A record and the message it is about.
+struct Told {
+    record: Record,
+    delivery: Delivery,
+    hash: Option<PayloadHash>,
+    first_failure: Option<Timestamp>,
+    lane: Option<String>,
+}
+
+enum Step {
+    Release,
+    Keep { due: Option<i64> },
+    Reject { event: Bytes, target: String },
+    Reroute { target: String, delivery: Box<Delivery> },
+}
+
+pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+    let mut answers: Vec<Result<(), PortError>> = Vec::with_capacity(batch.len());
+    let mut items = Vec::with_capacity(batch.len());
+    for (place, settlement) in batch.iter().enumerate() {
+        let tag = settlement.delivery.tag;
+        let answer = match claim_of(store, tag) {
+            None => Err(unknown(tag)),
+            Some(_) if settlement.outcome == Outcome::Return => {
+                give_back(store, tag);
+                Ok(())
+            }
+            Some(claim) => item(place, settlement, claim).map(|item| items.push(item)),
+        };
+        answers.push(answer.map_err(PortError::Refused));
+    }
+    if items.is_empty() {
+        return answers;
+    }
+    let places: Vec<usize> = items.iter().map(|item| item.place).collect();
+    match store.inner.writer.run(move |tx| settle_all(tx, items)).await {
+        Ok(settled) => {
+            for (place, answer) in settled {
+                answers[place] = answer.map_err(PortError::Refused);
+            }
+        }
+        Err(error) => {
+            for place in places {
+                answers[place] = Err(error.clone());
+            }
+        }
+    }
+    answers
+}
+
+fn unknown(tag: Tag) -> Refusal {
+    Refusal::NotFound { what: "delivery", name: format!("{}/{}/{}", tag.stream, tag.epoch, tag.number) }
+}
+
+fn claim_of(store: &Store, tag: Tag) -> Option<Claim> {
+    let reading = store.inner.readings.of(tag.stream);
+    let state = reading.lock();
+    if state.epoch != tag.epoch {
+        return None;
+    }
+    state.claims.get(&tag.number.cast_signed()).copied()
+}
+
+/// Puts a message back where it was, without a write.
+fn give_back(store: &Store, tag: Tag) {
+    let reading = store.inner.readings.of(tag.stream);
+    {
+        let mut state = reading.lock();
+        let row = tag.number.cast_signed();
+        if let Some(due) = state.claims.get(&row).map(|claim| claim.due) {
+            state.release(row, Some(due));
+            state.given_back = true;
+        }
+    }
+    reading.news.notify_one();
+}
+
+/// What the writer needs of a settlement.
+fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Refusal> {
+    let delivery = &settlement.delivery;
+    check_state(&settlement.outcome, settlement.record.as_deref(), claim)?;
+    let step = match &settlement.outcome {
+        Outcome::Ack | Outcome::Return => Step::Release,
+        Outcome::Delay { until } => Step::Keep { due: Some(until.as_millis().max(1)) },
+        Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => {
+            Step::Keep { due: None }
+        }
+        Outcome::Reject { event, target } => {
+            Step::Reject { event: event.clone(), target: queue_name(target).to_owned() }
+        }
+        Outcome::Reroute { target } => {
+            Step::Reroute { target: queue_name(target).to_owned(), delivery: Box::new(delivery.clone()) }
+        }
+    };
+    let headers = match (&step, &settlement.trail) {
+        (Step::Keep { .. }, Some(trail)) => encoded(delivery, trail),
+        _ => None,
+    };
+    let record = settlement.record.as_deref().map(|record| {
+        // The hash is made here, not on the writer's thread: a large body takes milliseconds.
+        let hash =
+            (claim.entry == 0).then(|| PayloadHash::of(delivery.message.body.as_deref().unwrap_or_default()));
+        let lane = match &settlement.outcome {
+            Outcome::Hold { lane } => Some(lane.clone()),
+            _ => None,
+        };
+        let trail = settlement.trail.as_deref().unwrap_or(&delivery.trail);
+        let first_failure = trail.first_failure_at;
+        Box::new(Told { record: record.clone(), delivery: delivery.clone(), hash, first_failure, lane })
+    });
+    let processed =
+        settlement.processed_by.as_ref().map(|handler| (handler.clone(), delivery.message.id.clone()));
+    Ok(Item {
+        place,
+        tag: delivery.tag,
+        row: delivery.tag.number.cast_signed(),
+        claim,
+        step,
+        headers,
+        record,
+        processed,
+    })
+}
+
+fn encoded(delivery: &Delivery, trail: &Trail) -> Option<Vec<u8>> {
+    let mut all = delivery.message.headers.clone();
+    headers::encode(trail, &mut all, Spelling::Default);
+    // An empty list is written too: it replaces what was there.
+    Some(codec::encode(&all).unwrap_or_else(|| vec![0]))
+}
+
+/// A record has to say what the outcome does: an entry and its message's row never disagree.
+fn check_state(outcome: &Outcome, record: Option<&Record>, claim: Claim) -> Result<(), Refusal> {
+    use EntryState::{Dead, Discarded, Held, Parked, Recovered, Rejected, Replaying, Waiting};
+    let fits = match (outcome, record.map(|record| record.state)) {
+        (Outcome::Return | Outcome::Reroute { .. }, _) | (Outcome::Ack | Outcome::Reject { .. }, None) => {
+            true
+        }
+        (Outcome::Delay { .. }, None) => claim.entry == 0,
+        (_, None) => false,
+        (Outcome::Ack, Some(state)) => matches!(state, Recovered | Rejected),
+        (Outcome::Delay { .. }, Some(state)) => matches!(state, Waiting | Replaying),
+        (Outcome::Hold { .. }, Some(state)) => state == Held,
+        (Outcome::DeadLetter, Some(state)) => state == Dead,
+        (Outcome::Park, Some(state)) => state == Parked,
+        (Outcome::Reject { .. }, Some(state)) => state == Rejected,
+        (Outcome::Discard, Some(state)) => state == Discarded,
+    };
+    if fits {
+        return Ok(());
+    }
+    let state = record.map_or("no record", |record| record.state.as_str());
+    Err(Refusal::Invalid(format!("the outcome {outcome:?} does not go with the record's state: {state}")))
+}
+
+fn settle_all(tx: &mut Tx<'_>, items: Vec<Item>) -> Done<Vec<(usize, Result<(), Refusal>)>> {
+    let mut answers = Vec::with_capacity(items.len());
+    for item in items {
+        let place = item.place;
+        answers.push((place, settle_one(tx, item)?));
+    }
+    fail::point("sqlite.after_settle_write");
+    Ok(answers)
+}
+
+fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
+    let queue = item.tag.stream;
+    let from = Some(item.claim.due);
+    let to = match &item.step {
+        Step::Release => {
+            if !release(tx, &item)? {
+                return Ok(Err(unknown(item.tag)));
+            }
+            None
+        }
+        Step::Keep { due } => {
+            if !is_there(tx, &item)? {
+                return Ok(Err(unknown(item.tag)));
+            }
+            let entry = tell(tx, &item, Some(item.row))?;
+            tx.sql
+                .prepare_cached(
+                    "UPDATE messages SET due = ?2, headers = coalesce(?3, headers), entry = coalesce(?4, entry)
+                     WHERE id = ?1",
+                )?
+                .execute(params![item.row, due, item.headers, entry])?;
+            *due
+        }
+        Step::Reject { event, target } => {
+            let target_queue = match open_target(tx, target, event.len())? {
+                Ok(queue) => queue,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            if !release(tx, &item)? {
+                return Ok(Err(unknown(item.tag)));
+            }
+            let id = tx.mint().hyphenated().to_string();
+            let row = NewRow {
+                mid: &id,
+                due: 0,
+                key: None,
+                body: Some(event),
+                headers: None,
+                content_type: Some("application/cloudevents+json"),
+                parent: None,
+            };
+            publish::insert(tx, target_queue, &row)?;
+            None
+        }
+        Step::Reroute { target, delivery } => {
+            let size = delivery.message.body.as_ref().map_or(0, Bytes::len);
+            let target_queue = match open_target(tx, target, size)? {
+                Ok(queue) => queue,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            // An entry that stays open keeps its body; then the message goes on as a copy.
+            let stays = item.record.as_ref().is_some_and(|told| told.record.state.is_open());
+            if stays {
+                if !is_there(tx, &item)? {
+                    return Ok(Err(unknown(item.tag)));
+                }
+                let entry = tell(tx, &item, Some(item.row))?;
+                tx.sql
+                    .prepare_cached("UPDATE messages SET due = NULL, entry = ?2 WHERE id = ?1")?
+                    .execute(params![item.row, entry])?;
+            } else if !release(tx, &item)? {
+                return Ok(Err(unknown(item.tag)));
+            }
+            forward(tx, target_queue, delivery)?;
+            None
+        }
+    };
+    if let Some((handler, mid)) = &item.processed {
+        processed::mark(tx, handler, mid, tx.now)?;
+    }
+    tx.moved(queue, from, to);
+    tx.settled(queue, item.row, to);
+    Ok(Ok(()))
+}
+
+/// Deletes the row and writes down what became of its entry; no when the row is not there.
+fn release(tx: &mut Tx<'_>, item: &Item) -> Done<bool> {
+    let known = item.record.is_some() || item.claim.entry != 0;
+    if known {
+        if !is_there(tx, item)? {
+            return Ok(false);
+        }
+        tell(tx, item, None)?;
+    }
+    let gone = tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([item.row])?;
+    Ok(gone == 1)
+}
+
+/// Whether the row still stands where it was claimed: a second settlement of one delivery finds it elsewhere.
+fn is_there(tx: &Tx<'_>, item: &Item) -> Done<bool> {
+    let there = tx
+        .sql
+        .prepare_cached("SELECT 1 FROM messages WHERE id = ?1 AND due IS ?2")?
+        .exists(params![item.row, item.claim.due])?;
+    Ok(there)
+}
+
+/// Writes the record down; answers with the entry. `row` is the message's row when it stays.
+fn tell(tx: &mut Tx<'_>, item: &Item, row: Option<i64>) -> Done<Option<i64>> {
+    let entry = match &item.record {
+        Some(told) => {
+            let carrier = Carrier {
+                delivery: Some(&told.delivery),
+                row,
+                read_from: Some(item.row),
+                hash: told.hash.as_ref(),
+                first_failure: told.first_failure,
+                lane: told.lane.as_deref(),
+            };
+            Some(record::write(tx, &told.record, &carrier)?)
+        }
+        None if item.claim.entry != 0 && row.is_none() => {
+            record::finish(tx, item.claim.entry, EntryState::Recovered, tx.now)?;
+            Some(item.claim.entry)
+        }
+        None => None,
+    };
+    fail::point("sqlite.after_record");
+    Ok(entry)
+}
+
+/// The number of a queue that takes one more message of this size.
+pub(crate) fn open_target(tx: &mut Tx<'_>, target: &str, size: usize) -> Done<Result<u32, Refusal>> {
+    let queue = match tx.queue(target) {
+        Ok(queue) => queue,
+        Err(crate::fault::Fault::Port(PortError::Refused(refusal))) => return Ok(Err(refusal)),
+        Err(fault) => return Err(fault),
+    };
+    let meta = tx.meta(queue)?;
+    Ok(publish::too_much(tx, target, meta, size).map_or(Ok(queue), Err))
+}
+
+/// Sends a message to another queue as a fresh one. It keeps its id when that is free there.
+pub(crate) fn forward(tx: &mut Tx<'_>, queue: u32, delivery: &Delivery) -> Done<String> {
+    let message = &delivery.message;
+    let mut all = message.headers.clone();
+    headers::encode(&Trail::default(), &mut all, Spelling::Default);
+    let blob = codec::encode(&all);
+    let mut id = message.id.to_string();
+    loop {
+        let row = NewRow {
+            mid: &id,
+            due: 0,
+            key: message.key.as_deref(),
+            body: message.body.as_deref(),
+            headers: blob.as_deref(),
+            content_type: message.content_type.as_deref(),
+            parent: None,
+        };
+        if publish::insert(tx, queue, &row)?.is_some() {
+            return Ok(id);
+        }
+        id = tx.mint().hyphenated().to_string();
+    }
+}

@@ -1,0 +1,313 @@
+//! A transaction of the writer: its connection, what it remembers about the queues, and what happens in memory once it
+//! is committed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redrive_core::Timestamp;
+use redrive_engine::port::Refusal;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::{ContextV7, Uuid};
+
+use crate::fault::Done;
+use crate::reading::{Claim, Readings};
+
+/// What the writer remembers between transactions.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    queues: HashMap<Arc<str>, u32>,
+    metas: HashMap<u32, Meta>,
+    next_row: i64,
+    ids: ContextV7,
+    pub(crate) queue_limit: u64,
+    pub(crate) message_limit: usize,
+}
+
+/// What is known of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    pub(crate) ready: i64,
+    pub(crate) waiting: i64,
+    pub(crate) limit: u64,
+    pub(crate) dedup_ms: Option<i64>,
+}
+
+impl Memory {
+    pub(crate) fn new(
+        connection: &Connection,
+        queue_limit: u64,
+        message_limit: usize,
+    ) -> rusqlite::Result<Self> {
+        let last: i64 =
+            connection.query_row("SELECT coalesce(max(id), 0) FROM messages", [], |row| row.get(0))?;
+        Ok(Self {
+            queues: HashMap::new(),
+            metas: HashMap::new(),
+            next_row: last + 1,
+            ids: ContextV7::new(),
+            queue_limit,
+            message_limit,
+        })
+    }
+
+    /// After a rollback: what is in the file counts.
+    pub(crate) fn forget(&mut self) {
+        self.queues.clear();
+        self.metas.clear();
+    }
+}
+
+/// What a commit changes for the readers.
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    /// A row was settled; it can be delivered again from `due` on, if at all.
+    Settled { queue: u32, row: i64, due: Option<i64> },
+    /// A row can be delivered from `due` on.
+    Arrived { queue: u32, row: i64, due: i64 },
+}
+
+/// Changes of a queue's kept counts.
+#[derive(Debug, Clone, Copy)]
+struct Delta {
+    queue: u32,
+    ready: i64,
+    waiting: i64,
+}
+
+/// A transaction.
+pub(crate) struct Tx<'c> {
+    pub(crate) sql: &'c Connection,
+    pub(crate) memory: &'c mut Memory,
+    pub(crate) now: Timestamp,
+    readings: &'c Readings,
+    effects: Vec<Effect>,
+    deltas: Vec<Delta>,
+    /// Rows that this transaction keeps from the readers: queue, row, due time before.
+    held: Vec<(u32, i64, Option<i64>)>,
+    kept: (usize, usize),
+}
+
+impl<'c> Tx<'c> {
+    pub(crate) fn new(
+        sql: &'c Connection,
+        memory: &'c mut Memory,
+        readings: &'c Readings,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            sql,
+            memory,
+            now,
+            readings,
+            effects: Vec::new(),
+            deltas: Vec::new(),
+            held: Vec::new(),
+            kept: (0, 0),
+        }
+    }
+
+    /// The number of a queue, made on first use.
+    pub(crate) fn queue(&mut self, name: &str) -> Done<u32> {
+        if let Some(queue) = self.memory.queues.get(name) {
+            return Ok(*queue);
+        }
+        check_name(name)?;
+        self.sql
+            .prepare_cached(
+                "INSERT INTO queues (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+            )?
+            .execute(params![name, self.now.as_millis()])?;
+        let queue: u32 = self
+            .sql
+            .prepare_cached("SELECT id FROM queues WHERE name = ?1")?
+            .query_row([name], |row| row.get(0))?;
+        self.memory.queues.insert(name.into(), queue);
+        Ok(queue)
+    }
+
+    /// What is known of a queue, this transaction's changes included.
+    pub(crate) fn meta(&mut self, queue: u32) -> Done<Meta> {
+        let mut meta = match self.memory.metas.get(&queue) {
+            Some(meta) => *meta,
+            None => {
+                let default = self.memory.queue_limit;
+                let found = self
+                    .sql
+                    .prepare_cached("SELECT ready, waiting, size_limit, dedup_ms FROM queues WHERE id = ?1")?
+                    .query_row([queue], |row| {
+                        let limit: Option<i64> = row.get(2)?;
+                        Ok(Meta {
+                            ready: row.get(0)?,
+                            waiting: row.get(1)?,
+                            limit: limit.map_or(default, |limit| limit.max(0).cast_unsigned()),
+                            dedup_ms: row.get(3)?,
+                        })
+                    })
+                    .optional()?;
+                let found =
+                    found.ok_or_else(|| Refusal::NotFound { what: "queue", name: queue.to_string() })?;
+                self.memory.metas.insert(queue, found);
+                found
+            }
+        };
+        for delta in self.deltas.iter().filter(|delta| delta.queue == queue) {
+            meta.ready += delta.ready;
+            meta.waiting += delta.waiting;
+        }
+        Ok(meta)
+    }
+
+    /// Forgets a queue's settings after they were changed.
+    pub(crate) fn settings_changed(&mut self, queue: u32) {
+        self.memory.metas.remove(&queue);
+    }
+
+    /// The next row of `messages`: never used twice while the file is open, so that a late settlement cannot meet
+    /// another message.
+    pub(crate) fn next_row(&mut self) -> i64 {
+        let row = self.memory.next_row;
+        self.memory.next_row += 1;
+        row
+    }
+
+    /// A new id of version 7.
+    pub(crate) fn mint(&mut self) -> Uuid {
+        let millis = self.now.as_millis().max(0).cast_unsigned();
+        let at =
+            uuid::Timestamp::from_unix(&self.memory.ids, millis / 1_000, (millis % 1_000) as u32 * 1_000_000);
+        Uuid::new_v7(at)
+    }
+
+    /// Keeps the counts of a row that goes from one place to another.
+    pub(crate) fn moved(&mut self, queue: u32, from: Option<i64>, to: Option<i64>) {
+        let (mut ready, mut waiting) = (0, 0);
+        for (place, by) in [(from, -1), (to, 1)] {
+            match place {
+                Some(0) => ready += by,
+                Some(_) => waiting += by,
+                None => {}
+            }
+        }
+        if ready == 0 && waiting == 0 {
+            return;
+        }
+        let mine = self.kept.1;
+        match self.deltas[mine..].iter_mut().find(|delta| delta.queue == queue) {
+            Some(delta) => {
+                delta.ready += ready;
+                delta.waiting += waiting;
+            }
+            None => self.deltas.push(Delta { queue, ready, waiting }),
+        }
+    }
+
+    pub(crate) fn settled(&mut self, queue: u32, row: i64, due: Option<i64>) {
+        self.effects.push(Effect::Settled { queue, row, due });
+    }
+
+    pub(crate) fn arrived(&mut self, queue: u32, row: i64, due: i64) {
+        self.effects.push(Effect::Arrived { queue, row, due });
+    }
+
+    /// Keeps a row from the readers until this transaction has ended; no when one of them has it in hand.
+    pub(crate) fn hold(&mut self, queue: u32, row: i64, due: Option<i64>) -> bool {
+        if self.held.iter().any(|held| held.1 == row) {
+            return true;
+        }
+        let taken =
+            self.readings.of(queue).lock().claim_for_writer(row, Claim { due: due.unwrap_or(0), entry: 0 });
+        if taken {
+            self.held.push((queue, row, due));
+        }
+        taken
+    }
+
+    /// The job's writes stand.
+    pub(crate) fn keep(&mut self) {
+        self.kept = (self.effects.len(), self.deltas.len());
+    }
+
+    /// The job's writes are rolled back, and with them what it wanted of the readers.
+    pub(crate) fn drop_back(&mut self) {
+        self.effects.truncate(self.kept.0);
+        self.deltas.truncate(self.kept.1);
+        self.memory.forget();
+    }
+
+    pub(crate) fn write_counts(&mut self) -> rusqlite::Result<()> {
+        for delta in &self.deltas {
+            self.sql
+                .prepare_cached("UPDATE queues SET ready = ready + ?2, waiting = waiting + ?3 WHERE id = ?1")?
+                .execute(params![delta.queue, delta.ready, delta.waiting])?;
+        }
+        Ok(())
+    }
+
+    /// After the commit: tells the readers.
+    pub(crate) fn publish_effects(&mut self) {
+        for delta in &self.deltas {
+            if let Some(meta) = self.memory.metas.get_mut(&delta.queue) {
+                meta.ready += delta.ready;
+                meta.waiting += delta.waiting;
+            }
+        }
+        let mut open: Option<(u32, Arc<crate::reading::Reading>)> = None;
+        let mut reading = |queue: u32| match &open {
+            Some((number, reading)) if *number == queue => reading.clone(),
+            _ => {
+                let reading = self.readings.of(queue);
+                open = Some((queue, reading.clone()));
+                reading
+            }
+        };
+        let mut news: Vec<u32> = Vec::new();
+        for effect in &self.effects {
+            let (queue, deliverable) = match *effect {
+                Effect::Settled { queue, row, due } => {
+                    reading(queue).lock().release(row, due);
+                    (queue, due.is_some())
+                }
+                Effect::Arrived { queue, row, due } => {
+                    // A new ready row is behind every cursor: rows are numbered in the order of the commits.
+                    if due != 0 {
+                        reading(queue).lock().arrived(row, due);
+                    }
+                    (queue, true)
+                }
+            };
+            if deliverable && !news.contains(&queue) {
+                news.push(queue);
+            }
+        }
+        self.release_held();
+        for queue in news {
+            self.readings.of(queue).news.notify_one();
+        }
+    }
+
+    /// After a rollback: the readers go on as before.
+    pub(crate) fn forget_effects(&mut self) {
+        self.release_held();
+    }
+
+    fn release_held(&mut self) {
+        for (queue, row, due) in self.held.drain(..) {
+            let reading = self.readings.of(queue);
+            reading.lock().release(row, due);
+            reading.news.notify_one();
+        }
+    }
+}
+
+fn check_name(name: &str) -> Done<()> {
+    let fits = (1..=200).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if fits {
+        return Ok(());
+    }
+    let found: String = name.chars().take(64).collect();
+    Err(Refusal::Invalid(format!(
+        "`{found}` is no name of a queue; expected 1 to 200 of A-Z, a-z, 0-9, `.`, `_` and `-`"
+    ))
+    .into())
+}

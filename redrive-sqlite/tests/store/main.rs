@@ -1,0 +1,12 @@
+//! The store on real files.
+
+mod deeds;
+mod delivery;
+mod fixture;
+mod histories;
+mod opening;
+mod publishing;
+mod replays;
+mod retention;
+mod search;
+mod settling;
