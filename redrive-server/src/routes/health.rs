@@ -1,0 +1,46 @@
+//! Whether it lives, whether it works, and its figures.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::IntoResponse as _;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{Answer, ok};
+use crate::api::Api;
+use crate::codes;
+use crate::metrics;
+use crate::problem::Problem;
+
+/// A store that needs longer than this for its kept counts is not ready.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// `GET /healthz`: the process answers.
+pub(super) async fn alive() -> Answer {
+    ok(&json!({ "alive": true }))
+}
+
+/// `GET /readyz`: the flows read and the ledger answers. It says no more than that: anyone may ask.
+pub(super) async fn ready(State(api): State<Api>) -> Answer {
+    if !api.flows.ready() {
+        return Err(Problem::new(codes::UNAVAILABLE, "not every flow has begun"));
+    }
+    match timeout(LONGEST_LOOK, api.ledger.counts()).await {
+        Ok(Ok(_)) => ok(&json!({ "ready": true })),
+        _ => Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer")),
+    }
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(api): State<Api>) -> Answer {
+    let mut text =
+        api.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
+    let counts = api.ledger.counts().await?;
+    metrics::write(&mut text, &counts, &api.flows.flows(), api.clock.now());
+    let mut response = (StatusCode::OK, text).into_response();
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
