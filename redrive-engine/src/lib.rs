@@ -10,6 +10,6 @@ pub mod port;
 mod replay;
 mod upkeep;
 
-pub use flow::{Flow, FlowSpec, Force, StartError};
+pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;

@@ -7,9 +7,22 @@
 pub mod address;
 pub mod codes;
 pub mod config;
+mod error;
+mod flow;
+mod instance;
+pub mod setup;
+pub mod signals;
 
+pub use error::{Error, Result};
+pub use flow::{Flow, Ready};
+pub use instance::{Instance, InstanceOptions};
 pub use redrive_core as core;
+pub use redrive_core::Message;
 pub use redrive_core::{
     Action, Because, Class, Decision, Exit, FactSource, Failure, Handling, History, Policy, PolicySpec,
     Reason, Schedule, Timestamp, Verdict, decide, explain,
 };
+pub use redrive_engine as engine;
+pub use redrive_engine::handler::Context;
+pub use redrive_server as server;
+pub use redrive_sqlite as sqlite;

@@ -61,7 +61,7 @@ pub enum StartError {
 /// A running flow. Dropping it stops it without waiting; [`stop`](Self::stop) waits.
 #[derive(Debug)]
 pub struct Flow {
-    shared: Arc<Shared>,
+    view: FlowView,
     workers: JoinSet<()>,
     intake: JoinHandle<()>,
     aside: JoinHandle<()>,
@@ -124,39 +124,29 @@ impl Flow {
             aside: tokio::spawn(aside::wait_aside(Arc::clone(&shared), arriving_aside)),
             settler: tokio::spawn(settler::settle(Arc::clone(&shared), arriving, nothing_more.clone())),
             nothing_more,
-            shared,
+            view: FlowView { shared },
         })
     }
 
     /// The flow's name.
     pub fn name(&self) -> &str {
-        &self.shared.spec.name
+        &self.view.shared.spec.name
     }
 
-    /// Messages in hand: running, waiting for a worker, waiting in place, or not settled yet.
-    pub fn in_hand(&self) -> usize {
-        self.shared.in_hand.messages()
-    }
-
-    /// The breaker's state; nothing when it is turned off.
-    pub fn breaker(&self) -> Option<BreakerState> {
-        self.shared.guards.breaker(self.shared.clock.monotonic())
-    }
-
-    /// Whether the flow stands still for one message.
-    pub fn is_blocked(&self) -> bool {
-        self.shared.gate.is_closed()
+    /// A look at the flow from elsewhere, for as long as it runs.
+    pub fn view(&self) -> FlowView {
+        self.view.clone()
     }
 
     /// A handle by which a stop can be hurried while [`stop`](Self::stop) waits.
     pub fn force(&self) -> Force {
-        Force { abort: self.shared.abort.clone(), force: self.shared.force.clone() }
+        Force { abort: self.view.shared.abort.clone(), force: self.view.shared.force.clone() }
     }
 
     /// Stops: intake ends, running attempts get the flow's deadline, what has finished is settled, and everything
     /// else goes back uncharged.
     pub async fn stop(mut self) {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.view.shared);
         shared.stop.cancel();
         let _ = (&mut self.intake).await;
         let deadline = tokio::time::sleep(shared.spec.shutdown);
@@ -180,11 +170,53 @@ impl Flow {
     }
 }
 
+/// A look at a running flow from elsewhere.
+#[derive(Debug, Clone)]
+pub struct FlowView {
+    shared: Arc<Shared>,
+}
+
+impl FlowView {
+    /// The flow's specification.
+    pub fn spec(&self) -> &FlowSpec {
+        &self.shared.spec
+    }
+
+    /// Messages in hand.
+    pub fn in_hand(&self) -> usize {
+        self.shared.in_hand.messages()
+    }
+
+    /// The breaker's state; nothing when it is turned off.
+    pub fn breaker(&self) -> Option<BreakerState> {
+        self.shared.guards.breaker(self.shared.clock.monotonic())
+    }
+
+    /// Whether the flow stands still for one message.
+    pub fn is_blocked(&self) -> bool {
+        self.shared.gate.is_closed()
+    }
+
+    /// Whether the flow has been told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stop.is_cancelled()
+    }
+}
+
+/// A running flow shows what its view shows.
+impl std::ops::Deref for Flow {
+    type Target = FlowView;
+
+    fn deref(&self) -> &FlowView {
+        &self.view
+    }
+}
+
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
-        self.shared.abort.cancel();
-        self.shared.force.cancel();
+        self.view.shared.stop.cancel();
+        self.view.shared.abort.cancel();
+        self.view.shared.force.cancel();
         self.nothing_more.cancel();
     }
 }

@@ -64,6 +64,18 @@ impl fmt::Display for CommandLine {
 }
 
 impl CommandLine {
+    /// A program and its arguments, split already.
+    pub fn from_words(words: &[String]) -> Result<Self, CommandLineError> {
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(CommandLineError::Null);
+        }
+        let (program, arguments) = words.split_first().ok_or(CommandLineError::Empty)?;
+        if program.is_empty() {
+            return Err(CommandLineError::Empty);
+        }
+        Ok(Self { program: program.clone(), arguments: arguments.to_vec() })
+    }
+
     /// The program, as written.
     pub fn program(&self) -> &str {
         &self.program

@@ -1,0 +1,47 @@
+//! What can go wrong when flows are set up and run.
+
+use std::path::PathBuf;
+
+use redrive_engine::StartError;
+use redrive_engine::port::PortError;
+use redrive_server::{ListenError, TokenError};
+use redrive_sqlite::OpenError;
+
+use crate::setup::SetupError;
+
+/// A result of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong when flows are set up and run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A flow was described wrongly.
+    #[error("{0}")]
+    Flow(String),
+    /// A flow cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The data file cannot be opened.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: OpenError,
+    },
+    /// A flow did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The HTTP API did not start.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The token is not usable.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The broker or the ledger said no.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The operating system said no.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}

@@ -1,0 +1,299 @@
+//! A flow in code: the same power as the file, with a Rust function as its handler.
+
+use std::error::Error as StdError;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::classify::{Classification, ErrorTypes, Rule};
+use redrive_core::policy::{BudgetSpec, ByClass};
+use redrive_core::{Class, Exit, Message, PolicySpec, Reason};
+use redrive_engine::handler::{Context, FunctionHandler, Handler};
+
+use crate::config::{self, Config, OrderBy};
+use crate::error::{Error, Result};
+use crate::instance::{Instance, InstanceOptions};
+use crate::setup::{InCode, flow_spec};
+
+/// A flow being described. What is wrong with it is said when it is run, all at once.
+///
+/// ```no_run
+/// use redrive::{Context, Flow, Message};
+///
+/// # async fn ship(order: serde_json::Value) -> Result<(), std::io::Error> { Ok(()) }
+/// #[tokio::main]
+/// async fn main() -> redrive::Result<()> {
+///     Flow::from("queue:orders")
+///         .retry("1s, 10s, 1m x3 jitter 10%")
+///         .park_on::<serde_json::Error>("BAD_PAYLOAD")
+///         .handle(|message: Message, _: Context| async move {
+///             ship(message.json()?).await?;
+///             Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+///         })
+///         .run()
+///         .await
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Flow {
+    name: Option<String>,
+    flow: config::Flow,
+    policy: PolicySpec,
+    types: ErrorTypes,
+    once_per_message: bool,
+    timeout: Option<Duration>,
+    options: InstanceOptions,
+    wrong: Vec<String>,
+}
+
+impl Flow {
+    /// A flow that reads this address, such as `queue:orders`.
+    pub fn from(address: &str) -> Self {
+        let flow = config::Flow {
+            from: address.into(),
+            to: config::Handler::Full(Box::default()),
+            policy: None,
+            local: None,
+            blocking: None,
+            retry: None,
+            budgets: None,
+            types: Default::default(),
+            order_by: None,
+            delay: None,
+            dead_letter: None,
+            parking: None,
+            rejected: None,
+            headers: None,
+            concurrency: None,
+            rate: None,
+            breaker: None,
+            retry_budget: None,
+            owner: None,
+            facts: None,
+            hooks: None,
+            links: Default::default(),
+            redact: Vec::new(),
+            suffixes: None,
+            topology: None,
+            durability: None,
+            handler_version: None,
+        };
+        let data =
+            std::env::var_os("REDRIVE_DATA").map_or_else(|| PathBuf::from("redrive.db"), PathBuf::from);
+        Self {
+            name: None,
+            flow,
+            policy: PolicySpec::default(),
+            types: ErrorTypes::default(),
+            once_per_message: false,
+            timeout: None,
+            options: InstanceOptions { listen: None, ..InstanceOptions::new(data) },
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Its name; by default the queue's.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Retries later, others go on: `1s, 10s, 1m x3 jitter 10%`.
+    #[must_use]
+    pub fn retry(mut self, schedule: &str) -> Self {
+        self.policy.retry = self.schedule("retry", schedule);
+        self
+    }
+
+    /// Retries in place, the message still in hand.
+    #[must_use]
+    pub fn local(mut self, schedule: &str) -> Self {
+        self.policy.local = self.schedule("local", schedule);
+        self
+    }
+
+    /// Retries that hold the flow.
+    #[must_use]
+    pub fn blocking(mut self, schedule: &str) -> Self {
+        self.policy.blocking = self.schedule("blocking", schedule);
+        self
+    }
+
+    fn schedule(&mut self, key: &str, text: &str) -> Option<ByClass> {
+        match text.parse() {
+            Ok(schedule) => Some(ByClass::general(schedule)),
+            Err(error) => {
+                let error: redrive_core::TextError = error;
+                self.wrong.push(format!("{key}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A whole policy, under what the other methods say.
+    #[must_use]
+    pub fn policy(mut self, policy: PolicySpec) -> Self {
+        self.policy = self.policy.over(policy);
+        self
+    }
+
+    /// What one message may use up.
+    #[must_use]
+    pub fn budgets(mut self, budgets: BudgetSpec) -> Self {
+        self.policy.budgets = Some(budgets);
+        self
+    }
+
+    /// Calls of the handler in all, the first included.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.policy.budgets.get_or_insert_default().attempts = Some(attempts);
+        self
+    }
+
+    /// A rule, asked before the ones given later.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.policy.rules.push(rule);
+        self
+    }
+
+    /// Says what an error of type `E` means, wherever in the source chain it stands.
+    #[must_use]
+    pub fn on<E: StdError + 'static>(mut self, class: Class, reason: &str) -> Self {
+        if let Some(reason) = self.reason(reason) {
+            self.types = self.types.on::<E>(class, reason);
+        }
+        self
+    }
+
+    /// Parks messages that fail with an error of type `E`.
+    #[must_use]
+    pub fn park_on<E: StdError + 'static>(mut self, reason: &str) -> Self {
+        if let Some(reason) = self.reason(reason) {
+            let found = Classification::new(Class::PermanentTechnical, reason).with_exit(Exit::Park);
+            self.types = self.types.on_as::<E>(found);
+        }
+        self
+    }
+
+    fn reason(&mut self, code: &str) -> Option<Reason> {
+        Reason::new(code).map_err(|error| self.wrong.push(error.to_string())).ok()
+    }
+
+    /// Keeps the messages of one key in order.
+    #[must_use]
+    pub fn order_by_key(mut self) -> Self {
+        self.flow.order_by = Some(OrderBy::Key);
+        self
+    }
+
+    /// How many calls run at once.
+    #[must_use]
+    pub fn concurrency(mut self, calls: u32) -> Self {
+        self.flow.concurrency = Some(calls);
+        self
+    }
+
+    /// How long one call may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How often calls may start: `500/s`.
+    #[must_use]
+    pub fn rate(mut self, rate: &str) -> Self {
+        match rate.parse() {
+            Ok(rate) => self.flow.rate = Some(rate),
+            Err(error) => {
+                let error: redrive_core::TextError = error;
+                self.wrong.push(format!("rate: {error}"));
+            }
+        }
+        self
+    }
+
+    /// Who looks after it.
+    #[must_use]
+    pub fn owner(mut self, owner: &str) -> Self {
+        self.flow.owner = Some(owner.to_owned());
+        self
+    }
+
+    /// The data file; by default `$REDRIVE_DATA`, then `./redrive.db`.
+    #[must_use]
+    pub fn data(mut self, file: impl Into<PathBuf>) -> Self {
+        self.options.data = file.into();
+        self
+    }
+
+    /// Where the HTTP API listens; by default nowhere but on the socket beside the data file.
+    #[must_use]
+    pub fn listen(mut self, address: std::net::SocketAddr) -> Self {
+        self.options.listen = Some(address);
+        self
+    }
+
+    /// Acknowledges a message without a call that this handler has processed before. The mark is written together
+    /// with the message's release.
+    #[must_use]
+    pub fn once_per_message(mut self) -> Self {
+        self.once_per_message = true;
+        self
+    }
+
+    /// The handler: a function of a message and its context.
+    pub fn handle<F, Fut, E>(self, function: F) -> Ready
+    where
+        F: Fn(Message, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        Ready { handler: Arc::new(FunctionHandler::new(function)), flow: self }
+    }
+}
+
+/// A flow with its handler.
+#[derive(Debug)]
+pub struct Ready {
+    flow: Flow,
+    handler: Arc<dyn Handler>,
+}
+
+impl Ready {
+    /// Runs until the process is told to stop (SIGTERM, Ctrl-C); a second time hurries it.
+    pub async fn run(self) -> Result<()> {
+        let instance = self.start().await?;
+        crate::signals::told_to_stop().await?;
+        instance
+            .stop(async {
+                let _ = crate::signals::told_to_stop().await;
+            })
+            .await;
+        Ok(())
+    }
+
+    /// Starts, and leaves the rest to the caller.
+    pub async fn start(self) -> Result<Instance> {
+        let Flow { name, mut flow, policy, types, once_per_message, timeout, options, wrong } = self.flow;
+        if !wrong.is_empty() {
+            return Err(Error::Flow(wrong.join("; ")));
+        }
+        let name = name.unwrap_or_else(|| flow.from.strip_prefix("queue:").unwrap_or("flow").to_owned());
+        flow.policy = Some(config::PolicyRef::Inline(Box::new(policy)));
+        let mut config = Config { version: config::VERSION, ..Config::default() };
+        config.flows.insert(name.clone(), flow);
+        let resolvers = if types.is_empty() { Vec::new() } else { vec![Arc::new(types) as _] };
+        let in_code = InCode { handler: Some(self.handler), resolvers };
+        let mut spec = flow_spec(&config, &name, in_code, &|name| std::env::var(name).ok())?;
+        spec.once_per_message = once_per_message;
+        spec.timeout = timeout.unwrap_or(spec.timeout);
+        let mut instance = Instance::open(options, None).await?;
+        instance.start(spec, "a Rust function").await?;
+        instance.ready();
+        Ok(instance)
+    }
+}

@@ -1,0 +1,276 @@
+//! A running instance: the data file, its flows, and the API beside them.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redrive_core::guard::BreakerState;
+use redrive_engine::port::{Broker, Clock, Depth, Ledger, Retention, SystemClock};
+use redrive_engine::{Flow, FlowSpec, FlowView, ReplayDriver, Upkeep};
+use redrive_server::{
+    Access, Alarm, Api, BreakerShown, FlowShown, FlowState, Flows, ListenOptions, Listener, Token, router,
+};
+use redrive_sqlite::{Durability, Options, Store};
+
+use crate::error::{Error, Result};
+
+/// How often replays are looked for.
+const REPLAY_LOOK: Duration = Duration::from_millis(200);
+/// How often retention is applied.
+const UPKEEP_EVERY: Duration = Duration::from_secs(60);
+/// How long a call of the API may go on after a stop.
+const API_GRACE: Duration = Duration::from_secs(2);
+
+/// How an instance is opened.
+#[derive(Debug, Clone)]
+pub struct InstanceOptions {
+    /// The data file.
+    pub data: PathBuf,
+    /// Where the HTTP API listens; nothing leaves the socket of the data folder alone.
+    pub listen: Option<SocketAddr>,
+    /// Whether the API may listen where others can reach it, without TLS.
+    pub insecure: bool,
+    /// The token; nothing takes the one of the data folder, and makes it at the first start.
+    pub token: Option<String>,
+    /// Whether a commit waits for the disk.
+    pub durability: Durability,
+}
+
+impl InstanceOptions {
+    /// A data file with the usual settings: fsync on commit, the API on `127.0.0.1:7337`.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7337))),
+            insecure: false,
+            token: None,
+            durability: Durability::Full,
+        }
+    }
+
+    /// The folder beside the data file: lock, address, token and socket.
+    pub fn folder(&self) -> PathBuf {
+        data_folder(&self.data)
+    }
+}
+
+/// The folder beside a data file.
+pub(crate) fn data_folder(data: &Path) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push(".d");
+    name.into()
+}
+
+/// A running instance. Stop it with [`stop`](Self::stop); dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Instance {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    flows: Vec<Flow>,
+    live: Arc<Live>,
+    replays: ReplayDriver,
+    upkeep: Upkeep,
+    listener: redrive_server::Running,
+}
+
+impl Instance {
+    /// Opens the data file and serves its API. No flow runs yet.
+    pub async fn open(
+        options: InstanceOptions,
+        metrics: Option<redrive_server::PrometheusHandle>,
+    ) -> Result<Self> {
+        let folder = options.folder();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let settings =
+            Options { durability: options.durability, clock: Arc::clone(&clock), ..Options::default() };
+        let path = options.data.clone();
+        let store = tokio::task::spawn_blocking(move || Store::open(&path, settings))
+            .await
+            .map_err(std::io::Error::other)?
+            .map_err(|source| Error::Open { path: options.data.clone(), source })?;
+        let store = Arc::new(store);
+        let live = Arc::new(Live::default());
+        let mut api = Api::new(
+            Arc::clone(&store) as Arc<dyn Broker>,
+            Arc::clone(&store) as Arc<dyn Ledger>,
+            Arc::clone(&clock),
+            Arc::clone(&live) as Arc<dyn Flows>,
+        );
+        if let Some(handle) = metrics {
+            api = api.metrics(handle);
+        }
+        let token = Token::of_folder(&folder, options.token.as_deref())?;
+        let listen = ListenOptions {
+            listen: options.listen,
+            insecure: options.insecure,
+            ..ListenOptions::new(&folder)
+        };
+        let listener = Listener::start(listen, router(api, Access::token(token))).await?;
+        let ledger = Arc::clone(&store) as Arc<dyn Ledger>;
+        Ok(Self {
+            replays: ReplayDriver::start(Arc::clone(&ledger), Arc::clone(&clock), REPLAY_LOOK),
+            upkeep: Upkeep::start(ledger, Arc::clone(&clock), Retention::default(), UPKEEP_EVERY),
+            store,
+            clock,
+            flows: Vec::new(),
+            live,
+            listener,
+        })
+    }
+
+    /// Starts a flow. `to` is what it calls, for people to read, without credentials.
+    pub async fn start(&mut self, spec: FlowSpec, to: &str) -> Result<()> {
+        let flow = Flow::start(
+            spec,
+            Arc::clone(&self.store) as Arc<dyn Broker>,
+            Arc::clone(&self.store) as Arc<dyn Ledger>,
+            Arc::clone(&self.clock),
+        )
+        .await?;
+        self.live.add(flow.view(), to);
+        self.flows.push(flow);
+        Ok(())
+    }
+
+    /// Says that every flow has been started: `/readyz` answers yes from now on.
+    pub fn ready(&self) {
+        self.live.ready();
+    }
+
+    /// The address of the HTTP API, when it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.address()
+    }
+
+    /// The data file, as a broker and a ledger.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Waits until nothing has been ready, running or waiting in any flow's queue for so long.
+    pub async fn idle(&self, long: Duration) -> Result<()> {
+        let mut since = self.clock.monotonic();
+        loop {
+            if self.is_busy().await? {
+                since = self.clock.monotonic();
+            } else if self.clock.monotonic().saturating_sub(since) >= long {
+                return Ok(());
+            }
+            tokio::time::sleep(long.min(Duration::from_millis(50))).await;
+        }
+    }
+
+    async fn is_busy(&self) -> Result<bool> {
+        let views = self.live.views();
+        if views.iter().any(|view| view.in_hand() > 0) {
+            return Ok(true);
+        }
+        let queues = self.store.queues().await?;
+        Ok(queues.iter().any(|queue| {
+            queue.depth != Depth::default() && views.iter().any(|view| *view.spec().source == *queue.name)
+        }))
+    }
+
+    /// Stops every flow, then the API. When `hurry` is done first, running calls are given up.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) {
+        let forces: Vec<_> = self.flows.iter().map(Flow::force).collect();
+        let mut stopping = tokio::task::JoinSet::new();
+        for flow in self.flows {
+            stopping.spawn(flow.stop());
+        }
+        let mut hurry = std::pin::pin!(hurry);
+        let mut hurried = false;
+        loop {
+            tokio::select! {
+                ended = stopping.join_next() => {
+                    if ended.is_none() {
+                        break;
+                    }
+                }
+                () = &mut hurry, if !hurried => {
+                    hurried = true;
+                    forces.iter().for_each(redrive_engine::Force::now);
+                }
+            }
+        }
+        self.replays.stop().await;
+        self.upkeep.stop().await;
+        self.listener.stop(API_GRACE).await;
+    }
+}
+
+/// What the API tells of the flows.
+#[derive(Debug, Default)]
+struct Live {
+    state: Mutex<LiveState>,
+}
+
+#[derive(Debug, Default)]
+struct LiveState {
+    flows: Vec<(FlowView, String)>,
+    ready: bool,
+}
+
+impl Live {
+    fn state(&self) -> std::sync::MutexGuard<'_, LiveState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, view: FlowView, to: &str) {
+        self.state().flows.push((view, to.to_owned()));
+    }
+
+    fn ready(&self) {
+        self.state().ready = true;
+    }
+
+    fn views(&self) -> Vec<FlowView> {
+        self.state().flows.iter().map(|(view, _)| view.clone()).collect()
+    }
+}
+
+impl Flows for Live {
+    fn flows(&self) -> Vec<FlowShown> {
+        self.state().flows.iter().map(|(view, to)| shown(view, to)).collect()
+    }
+
+    fn ready(&self) -> bool {
+        self.state().ready
+    }
+}
+
+fn shown(view: &FlowView, to: &str) -> FlowShown {
+    let spec = view.spec();
+    let breaker = view.breaker().map(|state| match state {
+        BreakerState::Closed => BreakerShown::Closed,
+        BreakerState::HalfOpen => BreakerShown::HalfOpen,
+        BreakerState::Open => BreakerShown::Open,
+    });
+    let open = matches!(breaker, Some(BreakerShown::Open | BreakerShown::HalfOpen));
+    let mut alarms = Vec::new();
+    let mut alarm = |name: &str, message: &str| {
+        alarms.push(Alarm { name: name.to_owned(), message: message.to_owned() });
+    };
+    if open {
+        alarm("breaker_open", "the handler fails; messages are held, and none is charged");
+    }
+    if view.is_blocked() {
+        alarm("blocked", "a blocking retry holds the flow");
+    }
+    FlowShown {
+        name: spec.name.to_string(),
+        state: match () {
+            () if view.is_stopping() => FlowState::Stopping,
+            () if view.is_blocked() => FlowState::Blocked,
+            () if open => FlowState::Held,
+            () => FlowState::Running,
+        },
+        from: spec.address.to_string(),
+        to: to.to_owned(),
+        in_hand: view.in_hand() as u64,
+        breaker,
+        alarms,
+        owner: spec.owner.as_deref().map(str::to_owned),
+    }
+}
