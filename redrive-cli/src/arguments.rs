@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use redrive::{Class, Timestamp};
 
 use crate::failure_arguments::FailureArguments;
+use crate::run_arguments::RunArguments;
 
 /// The retry layer of event-driven systems.
 #[derive(Debug, Parser)]
@@ -14,6 +15,7 @@ use crate::failure_arguments::FailureArguments;
     version,
     max_term_width = 100,
     after_help = "Examples:
+  redrive run --from queue:orders --to http://127.0.0.1:3000/orders
   redrive policy explain '10s, 1m x3 jitter 10%'   what a schedule does, attempt by attempt
   redrive policy try --status 503 --attempt 2      what would happen to a failed message, and why
   redrive config check redrive.yaml                everything wrong with a file, and where
@@ -27,6 +29,8 @@ pub(crate) struct Redrive {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run one flow from flags, or many from a file
+    Run(Box<RunArguments>),
     /// Look at policies: what they do, which rules there are, what they would decide
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -12,6 +12,8 @@ mod plot;
 mod problem;
 mod report;
 mod rules;
+mod run;
+mod run_arguments;
 mod table;
 mod terminal;
 mod try_command;
@@ -27,6 +29,7 @@ use problem::Problem;
 fn main() -> ExitCode {
     let redrive = Redrive::parse();
     let done = match redrive.command {
+        Command::Run(arguments) => run::run(&arguments),
         Command::Policy(PolicyCommand::Explain(arguments)) => explain::run(&arguments),
         Command::Policy(PolicyCommand::Rules(arguments)) => rules::run(&arguments),
         Command::Policy(PolicyCommand::Try(arguments)) => try_command::run(&arguments),

@@ -31,6 +31,6 @@ pub use api::{Api, Limits, router};
 pub use client::{Client, ClientError};
 pub use flows::{Alarm, BreakerShown, FlowShown, FlowState, Flows, NoFlows};
 pub use listener::{ListenError, ListenOptions, Listener, Running};
-pub use metrics::recorder;
+pub use metrics::{install, recorder};
 pub use metrics_exporter_prometheus::PrometheusHandle;
 pub use token::{Token, TokenError};

@@ -29,6 +29,11 @@ pub fn recorder() -> Result<PrometheusRecorder, BuildError> {
     Ok(builder.build_recorder())
 }
 
+/// Installs the recorder for the whole process; answers whether it was the first.
+pub fn install(recorder: PrometheusRecorder) -> bool {
+    ::metrics::set_global_recorder(recorder).is_ok()
+}
+
 /// Appends what the ledger and the flows tell.
 pub(crate) fn write(text: &mut String, counts: &Counts, flows: &[FlowShown], now: Timestamp) {
     let of = |state| counts.states.iter().filter(move |count: &&StateCount| count.state == state);

@@ -3,7 +3,7 @@
 //! | field | content |
 //! |---|---|
 //! | `flow` | the flow |
-//! | `message` | the message's id |
+//! | `message_id` | the message's id |
 //! | `attempt` | attempts made |
 //! | `class`, `reason` | what kind of failure, and its code |
 //! | `decision` | what was decided |
@@ -26,7 +26,7 @@ pub(crate) fn diversion(spec: &FlowSpec, job: &Job, decision: &Decision, now: Ti
     let message = &job.delivery.message;
     tracing::info!(
         flow = &*spec.name,
-        message = message.id.as_str(),
+        message_id = message.id.as_str(),
         attempt = job.attempts(),
         class = decision.class.as_str(),
         reason = decision.reason.as_str(),
@@ -69,7 +69,7 @@ pub(crate) fn ledger_away(spec: &FlowSpec, error: &PortError) {
 pub(crate) fn not_settled(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
     tracing::warn!(
         flow = &*spec.name,
-        message = settlement.delivery.message.id.as_str(),
+        message_id = settlement.delivery.message.id.as_str(),
         error = %refusal,
         "not settled: it is no longer in this hand"
     );

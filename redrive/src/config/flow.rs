@@ -222,7 +222,7 @@ pub enum Durability {
     /// It is on the disk. The default.
     Full,
     /// It survives the process, but perhaps not a loss of power.
-    Normal,
+    Relaxed,
 }
 
 impl Flow {

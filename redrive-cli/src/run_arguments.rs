@@ -1,0 +1,91 @@
+//! The arguments of `redrive run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use redrive::core::duration::Period;
+use tracing_subscriber::filter::LevelFilter;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  redrive run --from queue:orders --to http://127.0.0.1:3000/orders --retry '1s, 10s, 1m x3 jitter 10%'
+  redrive run --from queue:orders --to exec:./handle.sh --local '20ms x2' --attempts 5
+  redrive run -c redrive.yaml
+
+The data file holds the queue and the ledger. Beside it lies a folder <file>.d with the lock, the address of the
+HTTP API, its token, and a socket that the other commands use. SIGTERM and Ctrl-C stop it: running calls get 25 s,
+what has finished is settled, everything else goes back uncharged. A second time hurries.")]
+pub(crate) struct RunArguments {
+    /// The configuration file; default $REDRIVE_CONFIG, then ./redrive.yaml
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["from", "to"])]
+    pub(crate) config: Option<PathBuf>,
+    /// The source: queue:NAME
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) from: Option<String>,
+    /// The handler: http://…, https://…, exec:COMMAND or jsonl:COMMAND
+    #[arg(long, value_name = "ADDRESS", requires = "from")]
+    pub(crate) to: Option<String>,
+    /// The flow's name; default the queue's
+    #[arg(long, requires = "from")]
+    pub(crate) name: Option<String>,
+    /// A preset: ladder, time-based, http-client, spring
+    #[arg(long, value_name = "PRESET", requires = "from")]
+    pub(crate) policy: Option<String>,
+    /// Retries later, others go on
+    #[arg(long, value_name = "SCHEDULE", requires = "from")]
+    pub(crate) retry: Option<String>,
+    /// Retries in place, the message still in hand
+    #[arg(long, value_name = "SCHEDULE", requires = "from")]
+    pub(crate) local: Option<String>,
+    /// Retries that hold the flow
+    #[arg(long, value_name = "SCHEDULE", requires = "from")]
+    pub(crate) blocking: Option<String>,
+    /// What keeps messages in order: none, key, header:NAME, json:/pointer
+    #[arg(long, value_name = "WHAT", requires = "from")]
+    pub(crate) order_by: Option<String>,
+    /// Where a message waits
+    #[arg(long, value_name = "MODE", requires = "from")]
+    pub(crate) delay: Option<String>,
+    /// How many calls run at once; default 64
+    #[arg(long, value_name = "CALLS", requires = "from")]
+    pub(crate) concurrency: Option<u32>,
+    /// How long one call may take; default 30s
+    #[arg(long, value_name = "DURATION", requires = "from")]
+    pub(crate) timeout: Option<String>,
+    /// How often calls may start: 500/s
+    #[arg(long, requires = "from")]
+    pub(crate) rate: Option<String>,
+    /// Calls of the handler in all, the first included
+    #[arg(long, value_name = "CALLS", requires = "from")]
+    pub(crate) attempts: Option<u32>,
+    /// How long after its first failure a message is still tried
+    #[arg(long, value_name = "DURATION", requires = "from")]
+    pub(crate) max_age: Option<String>,
+    /// Who looks after it
+    #[arg(long, requires = "from")]
+    pub(crate) owner: Option<String>,
+    /// The data file; default $REDRIVE_DATA, then ./redrive.db
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// The address of the HTTP API, or off; default 127.0.0.1:7337, port 0 picks one
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Listen where others can reach it, without TLS
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// End with 0 when nothing has been ready, running or waiting for so long
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) exit_when_idle: Option<Period>,
+    /// How log lines are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    pub(crate) log_level: LevelFilter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
