@@ -7,6 +7,9 @@
 /// Every fail point, in the order in which a message meets them.
 pub const POINTS: &[&str] = &[
     "sqlite.after_publish_insert",
+    "engine.before_call",
+    "engine.after_call",
+    "engine.before_settle",
     "sqlite.after_settle_write",
     "sqlite.after_record",
     "sqlite.after_deed",
@@ -15,6 +18,7 @@ pub const POINTS: &[&str] = &[
     "sqlite.after_commit",
     "sqlite.before_answer",
     "sqlite.after_answer",
+    "engine.after_settle",
 ];
 
 /// Aborts the process when the environment asks for it: `REDRIVE_FAIL=name` at the first time the point is passed,

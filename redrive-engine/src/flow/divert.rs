@@ -92,8 +92,8 @@ impl Diversion<'_> {
         trail.idempotency_key.get_or_insert_with(|| job.delivery.message.id.clone());
         trail.calls_used = job.calls();
         trail.handler_version = self.spec.handler.version().map(|version| Text::from(&*version));
-        trail.correlation_id = self.facts.correlation.clone();
-        trail.causation_id = self.facts.causation.clone();
+        trail.correlation_id.clone_from(&self.facts.correlation);
+        trail.causation_id.clone_from(&self.facts.causation);
         trail.bounded()
     }
 

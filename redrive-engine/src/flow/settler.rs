@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::job::Job;
 use super::log;
 use super::shared::Shared;
+use crate::fail;
 use crate::port::{PortError, Record, Settlement};
 
 const BATCH: usize = 1_024;
@@ -43,7 +44,9 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
     let mut wait = FIRST_WAIT;
     while !batch.is_empty() {
         let started = shared.clock.monotonic();
+        fail::point("engine.before_settle");
         let results = shared.broker.settle(batch).await;
+        fail::point("engine.after_settle");
         debug_assert_eq!(results.len(), batch.len());
         shared.metrics.settled(shared.clock.monotonic().saturating_sub(started));
 

@@ -20,13 +20,8 @@ use super::{attempt, log};
 use crate::handler::{Charge, Context, Marks};
 use crate::port::{Outcome, Settlement};
 
-/// What to do with a job after one round.
-enum Round {
-    /// Another attempt after a wait in hand.
-    Again { job: Job, after: Duration },
-    /// It left.
-    Gone,
-}
+/// A job that is tried again in hand, after a wait; nothing when it left.
+type Again = Option<(Job, Duration)>;
 
 pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
     loop {
@@ -36,7 +31,7 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
             job = shared.jobs.recv() => job,
         };
         let Ok(mut job) = job else { return };
-        while let Round::Again { job: waiting, after } = round(&shared, job, &mut rng).await {
+        while let Some((waiting, after)) = round(&shared, job, &mut rng).await {
             // A gate that this message closed keeps everyone else waiting anyway, so the slot may be kept.
             if after > IN_PLACE_SLOT && !shared.gate.is_closed_by(waiting.delivery.tag) {
                 shared.wait_aside(waiting, after);
@@ -53,16 +48,16 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
 }
 
 /// One attempt of one job.
-async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Round {
+async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Again {
     let Some(ticket) = admission(shared, &job).await else {
         shared.put_down(job, Duration::ZERO);
-        return Round::Gone;
+        return None;
     };
     let spec = &shared.spec;
     if spec.once_per_message && job.in_hand == 0 && shared.was_processed(&job.delivery.message.id).await {
         shared.guards.report(shared.clock.monotonic(), ticket, Shown::Ignored, Duration::ZERO);
         finish(shared, job);
-        return Round::Gone;
+        return None;
     }
     let started_at = shared.clock.now();
     let started = shared.clock.monotonic();
@@ -79,7 +74,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Roun
         // The stop's deadline is over: the attempt is given up and not charged.
         shared.metrics.ended("aborted", took);
         shared.put_down(job, Duration::ZERO);
-        return Round::Gone;
+        return None;
     };
     // A verdict beats the status both ways.
     let acked = |failure: &Failure| failure.verdict() == Some(&Verdict::Ack);
@@ -93,7 +88,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Roun
             shared.report(ticket, Shown::Success, took);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
             finish(shared, job);
-            Round::Gone
+            None
         }
     }
 }
@@ -185,7 +180,7 @@ fn failed(
     ticket: Ticket,
     began: Began,
     rng: &mut SplitMix64,
-) -> Round {
+) -> Again {
     let spec = &shared.spec;
     let now = shared.clock.now();
     let message = &job.delivery.message;
@@ -205,7 +200,7 @@ fn failed(
         shared.metrics.retried("return", &decision.reason);
         job.forgiven(charge);
         shared.put_down(job, Duration::ZERO);
-        return Round::Gone;
+        return None;
     }
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
@@ -219,7 +214,7 @@ fn failed(
         shared.metrics.retried(kind, &decision.reason);
         job.waits(after);
         job.last = Some(Box::new(LastFailure { failure, decision, facts, attempts_allowed, began }));
-        return Round::Again { job, after };
+        return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);
     shared.metrics.diverted(&decision);
@@ -235,7 +230,7 @@ fn failed(
     };
     shared.gate.open(job.delivery.tag);
     shared.settle(diversion.settle(job));
-    Round::Gone
+    None
 }
 
 fn decided(

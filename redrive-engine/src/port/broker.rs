@@ -12,6 +12,7 @@ use super::{Delivery, PortError, Refusal, Settlement};
 
 /// What a broker can do, so that one suite of tests serves all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question with its own answer")]
 pub struct Capabilities {
     /// `embedded`, `kafka`, `rabbitmq`, `postgres`, `memory`.
     pub kind: &'static str,

@@ -47,6 +47,7 @@ impl Deed {
 
 /// Which entries a deed is done to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each call of a person")]
 pub enum Selection {
     /// These, by entry id or message id.
     Ids(Vec<String>),
