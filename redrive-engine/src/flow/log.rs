@@ -66,6 +66,10 @@ pub(crate) fn ledger_away(spec: &FlowSpec, error: &PortError) {
     tracing::warn!(flow = &*spec.name, error = %error, "ledger does not answer");
 }
 
+pub(crate) fn not_told(spec: &FlowSpec, records: usize) {
+    tracing::error!(flow = &*spec.name, records, "ledger stays away; it will not learn of these");
+}
+
 pub(crate) fn not_settled(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
     tracing::warn!(
         flow = &*spec.name,

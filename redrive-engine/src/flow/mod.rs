@@ -17,6 +17,7 @@ mod intake;
 mod job;
 mod log;
 mod metrics;
+mod projection;
 mod settler;
 mod shared;
 mod spec;

@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::job::Job;
 use super::log;
+use super::projection::Projection;
 use super::shared::Shared;
 use crate::fail;
-use crate::port::{PortError, Record, Settlement};
+use crate::port::{PortError, Settlement};
 
 const BATCH: usize = 1_024;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -23,24 +24,25 @@ pub(crate) async fn settle(
     last: CancellationToken,
 ) {
     let mut batch: Vec<Settlement> = Vec::with_capacity(BATCH);
+    let mut projection = Projection::default();
     loop {
         tokio::select! {
             biased;
             _ = arriving.recv_many(&mut batch, BATCH) => {}
-            () = last.cancelled() => arriving.close(),
+            () = last.cancelled(), if !arriving.is_closed() => arriving.close(),
+            () = projection.is_due() => {}
         }
-        if batch.is_empty() {
-            if arriving.is_closed() && arriving.is_empty() {
-                return;
-            }
-            continue;
+        if !batch.is_empty() {
+            settle_all(&shared, &mut batch, &mut projection).await;
+        } else if arriving.is_closed() && arriving.is_empty() {
+            return projection.finish(&shared).await;
         }
-        settle_all(&shared, &mut batch).await;
+        projection.tell(&shared).await;
     }
 }
 
 /// Settles a whole batch, however often the broker has to be asked.
-async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
+async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &mut Projection) {
     let mut wait = FIRST_WAIT;
     while !batch.is_empty() {
         let started = shared.clock.monotonic();
@@ -51,9 +53,9 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
         shared.metrics.settled(shared.clock.monotonic().saturating_sub(started));
 
         let mut again = Vec::new();
-        let mut records = Vec::new();
         let (mut messages, mut bytes) = (0, 0);
         let mut problem = None;
+        let apart = !shared.broker.capabilities().records_in_settle;
         for (settlement, result) in batch.drain(..).zip(results) {
             match result {
                 Err(error @ (PortError::Unavailable(_) | PortError::Broken(_))) => {
@@ -63,13 +65,15 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
                 }
                 // It is not ours any more; whoever has it now decides.
                 Err(PortError::Refused(refusal)) => log::not_settled(&shared.spec, &settlement, &refusal),
-                Ok(()) => records.extend(settlement.record.map(|record| *record)),
+                Ok(()) if apart => projection.add(&settlement),
+                Ok(()) => {}
             }
             messages += 1;
             bytes += Job::weight(&settlement.delivery);
         }
+        // The ledger is told before the room is given back: what comes in next finds its marks.
+        projection.tell(shared).await;
         shared.in_hand.release(messages, bytes);
-        project(shared, records).await;
         *batch = again;
         if let Some(problem) = problem {
             log::broker_away(&shared.spec, &problem, batch.len());
@@ -81,15 +85,5 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>) {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
             }
         }
-    }
-}
-
-/// Tells the ledger what was settled, where the broker has not done so in the same transaction.
-async fn project(shared: &Shared, records: Vec<Record>) {
-    if records.is_empty() || shared.broker.capabilities().records_in_settle {
-        return;
-    }
-    if let Err(error) = shared.ledger.record(&records).await {
-        log::ledger_away(&shared.spec, &error);
     }
 }
