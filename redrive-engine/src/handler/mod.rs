@@ -86,20 +86,24 @@ impl Context {
         Timestamp::from_millis(self.deadline.as_millis().saturating_sub(timeout))
     }
 
-    /// Runs a step unless it ran to its end before for this key; marks it after it succeeded, never before.
+    /// Runs a step unless it ran to its end before for this message; marks it after it succeeded, never before.
     ///
+    /// The name tells the steps of one message apart: `charge` of one message and `charge` of another are two steps.
     /// A crash between the step's end and the mark runs it again: the step itself has to bear that, or be keyed by
-    /// [`idempotency_key`](Self::idempotency_key) downstream. Answers whether it ran.
-    pub async fn once<F, T, E>(&self, key: &str, step: F) -> Result<Option<T>, OnceError<E>>
+    /// [`idempotency_key`](Self::idempotency_key) downstream. Answers with what it gave, or nothing when it did not
+    /// run.
+    pub async fn once<F, T, E>(&self, step_name: &str, step: F) -> Result<Option<T>, OnceError<E>>
     where
         F: Future<Output = Result<T, E>>,
     {
         let Some(marks) = &self.marks else { return step.await.map(Some).map_err(OnceError::Step) };
-        if marks.ledger.processed(&marks.handler, &[key]).await?.first() == Some(&true) {
+        // An id has no control characters, so no two pairs of an id and a name make one mark.
+        let mark = format!("{}\n{step_name}", self.idempotency_key);
+        if marks.ledger.processed(&marks.handler, &[&mark]).await?.first() == Some(&true) {
             return Ok(None);
         }
         let value = step.await.map_err(OnceError::Step)?;
-        marks.ledger.mark_processed(&marks.handler, &[key], marks.now).await?;
+        marks.ledger.mark_processed(&marks.handler, &[&mark], marks.now).await?;
         Ok(Some(value))
     }
 }
