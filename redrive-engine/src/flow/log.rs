@@ -16,7 +16,7 @@ use redrive_core::{Action, Decision, Message, Timestamp};
 
 use super::job::Job;
 use super::spec::FlowSpec;
-use crate::port::{PortError, Refusal, Settlement};
+use crate::port::{EntryState, PortError, Refusal, Settlement};
 
 pub(crate) fn diversion(spec: &FlowSpec, job: &Job, decision: &Decision, now: Timestamp) {
     let due = match &decision.action {
@@ -64,6 +64,15 @@ pub(crate) fn given_up(spec: &FlowSpec, left: usize) {
 
 pub(crate) fn ledger_away(spec: &FlowSpec, error: &PortError) {
     tracing::warn!(flow = &*spec.name, error = %error, "ledger does not answer");
+}
+
+pub(crate) fn double(spec: &FlowSpec, message: &Message, state: EntryState) {
+    tracing::info!(
+        flow = &*spec.name,
+        message = message.id.as_str(),
+        state = state.as_str(),
+        "dropped a second copy of a replay"
+    );
 }
 
 pub(crate) fn not_told(spec: &FlowSpec, records: usize) {

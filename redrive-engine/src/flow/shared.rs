@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redrive_core::guard::Outcome as Shown;
+use redrive_core::headers::Trail;
 use redrive_core::{Action, Random as _, SplitMix64};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use super::job::Job;
 use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
-use crate::port::{Broker, Clock, Ledger, Outcome, Room, Settlement};
+use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, Room, Settlement};
 
 /// The flow stops.
 #[derive(Debug)]
@@ -146,6 +147,35 @@ impl Shared {
             random: [rng.next_u64(), rng.next_u64()],
         };
         self.settle(diversion.settle(job));
+    }
+
+    /// Releases a delivery without a word about it.
+    pub(crate) fn release(&self, job: Job) {
+        self.gate.open(job.delivery.tag);
+        let (delivery, outcome) = (job.delivery, Outcome::Ack);
+        self.settle(Settlement { delivery, outcome, trail: None, record: None, processed_by: None });
+    }
+
+    /// Whether this is a second copy of what a replay has sent: the message's entry has come to an end since.
+    ///
+    /// Only what the ledger has finished, or keeps itself, is taken for a double, so that dropping it loses nothing.
+    pub(crate) async fn is_double(&self, delivery: &Delivery) -> bool {
+        let Trail { attempt: 0, replay: Some(_), entry_id: Some(id), .. } = &delivery.trail else {
+            return false;
+        };
+        let entry = match self.ledger.entry(id).await {
+            Ok(Some(entry)) if delivery.message.id == *entry.message.id => entry,
+            Ok(_) => return false,
+            Err(error) => {
+                log::ledger_away(&self.spec, &error);
+                return false;
+            }
+        };
+        let open = matches!(entry.state, EntryState::Replaying | EntryState::Waiting | EntryState::Held);
+        if !open {
+            log::double(&self.spec, &delivery.message, entry.state);
+        }
+        !open
     }
 
     pub(crate) async fn was_processed(&self, id: &str) -> bool {

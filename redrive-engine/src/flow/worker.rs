@@ -49,16 +49,20 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
 
 /// One attempt of one job.
 async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Again {
+    // What needs no call waits for no guard and uses up no rate.
+    if job.in_hand == 0 && shared.is_double(&job.delivery).await {
+        shared.release(job);
+        return None;
+    }
+    let spec = &shared.spec;
+    if spec.once_per_message && job.in_hand == 0 && shared.was_processed(&job.delivery.message.id).await {
+        finish(shared, job);
+        return None;
+    }
     let Some(ticket) = admission(shared, &job).await else {
         shared.put_down(job, Duration::ZERO);
         return None;
     };
-    let spec = &shared.spec;
-    if spec.once_per_message && job.in_hand == 0 && shared.was_processed(&job.delivery.message.id).await {
-        shared.guards.report(shared.clock.monotonic(), ticket, Shown::Ignored, Duration::ZERO);
-        finish(shared, job);
-        return None;
-    }
     let started_at = shared.clock.now();
     let started = shared.clock.monotonic();
     job.started(started_at);
