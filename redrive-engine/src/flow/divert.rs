@@ -86,6 +86,7 @@ impl Diversion<'_> {
         trail.response = self.excerpt().map(Text::from);
         trail.delay_counter = before.delay_counter.saturating_add(u32::from(delayed));
         trail.delay_total = job.waited().saturating_add(wait);
+        trail.held = job.held();
         trail.wait_id =
             due_at.map(|_| Text::from(mint(self.now, [self.random[1], self.random[0]]).to_string()));
         trail.entry_id = Some(Text::from(entry.to_string()));

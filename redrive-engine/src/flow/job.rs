@@ -16,6 +16,7 @@ pub(crate) struct Job {
     calls: u32,
     cost: u32,
     waited: Duration,
+    held: Duration,
     first_attempt_at: Option<Timestamp>,
     first_failure_at: Option<Timestamp>,
     last_wait: Option<Duration>,
@@ -52,6 +53,7 @@ impl Job {
             calls: trail.calls_used,
             cost: 0,
             waited: trail.delay_total,
+            held: trail.held,
             first_attempt_at: trail.first_attempt_at,
             first_failure_at: trail.first_failure_at,
             last_wait,
@@ -77,8 +79,16 @@ impl Job {
         self.delivery.trail.attempt.saturating_add(self.in_hand)
     }
 
-    pub(crate) fn started(&mut self, now: Timestamp) {
+    /// An attempt begins, after the guards kept it waiting for so long.
+    ///
+    /// What has failed before is not older for having been held back. A message that has just come in is late since it
+    /// was due: that covers an open breaker and a stop too, during which nobody had it in hand.
+    pub(crate) fn started(&mut self, now: Timestamp, kept_waiting: Duration) {
         self.first_attempt_at.get_or_insert(now);
+        if self.first_failure_at.is_some() {
+            let late = if self.in_hand == 0 { now.since(self.delivery.ready_at) } else { kept_waiting };
+            self.held = self.held.saturating_add(late);
+        }
     }
 
     pub(crate) fn failed(&mut self, charge: Charge, now: Timestamp) {
@@ -107,7 +117,7 @@ impl Job {
             delayed: self.delivery.trail.delay_counter,
             first_failure: self.first_failure_at,
             waited: self.waited,
-            held: self.delivery.trail.held,
+            held: self.held,
             calls: self.calls,
             cost: self.cost,
             last_wait: self.last_wait,
@@ -126,6 +136,10 @@ impl Job {
 
     pub(crate) fn waited(&self) -> Duration {
         self.waited
+    }
+
+    pub(crate) fn held(&self) -> Duration {
+        self.held
     }
 
     pub(crate) fn calls(&self) -> u32 {

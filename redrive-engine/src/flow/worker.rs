@@ -59,13 +59,14 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Agai
         finish(shared, job);
         return None;
     }
+    let asked = shared.clock.monotonic();
     let Some(ticket) = admission(shared, &job).await else {
         shared.put_down(job, Duration::ZERO);
         return None;
     };
     let started_at = shared.clock.now();
     let started = shared.clock.monotonic();
-    job.started(started_at);
+    job.started(started_at, started.saturating_sub(asked));
     let context = context(shared, &job, started_at);
     shared.metrics.started();
     let attempted = tokio::select! {

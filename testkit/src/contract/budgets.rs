@@ -75,7 +75,7 @@ pub async fn the_call_budget_counts_what_handlers_charge(fixture: &impl Fixture)
     assert_eq!(left, [Some(10), Some(6), Some(2)]);
 }
 
-/// Time in which the flow was stopped or held is not the message's: an age budget survives a restart's pause.
+/// A wait in hand that a stop interrupts is charged once: a restart does not use up the delay budget.
 pub async fn waits_in_hand_are_charged_once(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
     let policy =
