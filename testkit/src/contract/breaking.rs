@@ -144,7 +144,11 @@ pub async fn a_late_settlement_changes_nothing(fixture: &impl Fixture) {
     let first = stage.run(json!({ "retry": stage.ticks(1) })).await;
     stage.publish("a").await;
     stage.called("a", 1).await;
-    let second = stage.run(json!({ "retry": stage.ticks(1) })).await;
+    let Ok(second) = stage.try_start(stage.flow(json!({ "retry": stage.ticks(1) }))).await else {
+        door.open();
+        stage.ends(first).await;
+        return not_applicable("a_late_settlement_changes_nothing", "a queue has one reader at a time");
+    };
     stage.called("a", 2).await;
     stage.drained().await;
     door.open();

@@ -1,7 +1,7 @@
 //! Replays: a frozen selection, sent back, each outcome known.
 
 use redrive_engine::port::{
-    Deed, EntryId, EntryState, Filter, NewMessage, NewReplay, Replay, ReplayOutcome, ReplayState,
+    Deed, EntryId, EntryState, Filter, NewMessage, NewReplay, Page, Replay, ReplayOutcome, ReplayState,
 };
 use redrive_engine::{Flow, ReplayDriver};
 use serde_json::json;
@@ -28,7 +28,12 @@ async fn reaches(stage: &Stage<'_>, id: EntryId, state: ReplayState) -> Replay {
     eventually(stage.fixture, &format!("the replay to be {state:?}"), || async {
         match stage.ports.ledger.replay(id).await {
             Ok(Some(replay)) if replay.state == state => Ok(replay),
-            other => Err(format!("{other:?}")),
+            other => {
+                let entries = stage.ports.ledger.search(&Filter::default(), &Page::default()).await;
+                let entries: Vec<_> = entries.iter().flat_map(|found| &found.entries).collect();
+                let states: Vec<_> = entries.iter().map(|entry| (&entry.message.id, entry.state)).collect();
+                Err(format!("{other:?} with {states:?} and {:?}", stage.queue(FLOW).await.depth))
+            }
         }
     })
     .await

@@ -8,7 +8,7 @@ use redrive_engine::port::{
     Actor, Deed, DeedReport, Entry, EntryId, EntryState, Filter, NewMessage, NewReplay, Published, QueueInfo,
     Selection,
 };
-use redrive_engine::{Flow, FlowSpec};
+use redrive_engine::{Flow, FlowSpec, StartError};
 use serde_json::Value;
 
 use super::{Fixture, Ports, eventually};
@@ -66,8 +66,13 @@ impl<'f> Stage<'f> {
 
     /// Starts a flow.
     pub async fn start(&self, spec: FlowSpec) -> Flow {
+        self.try_start(spec).await.expect("the flow starts")
+    }
+
+    /// Starts a flow, if the broker lets it in.
+    pub async fn try_start(&self, spec: FlowSpec) -> Result<Flow, StartError> {
         let Ports { broker, ledger, clock } = self.ports.clone();
-        Flow::start(spec, broker, ledger, clock).await.expect("the flow starts")
+        Flow::start(spec, broker, ledger, clock).await
     }
 
     /// Starts a flow with this policy.
