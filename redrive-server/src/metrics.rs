@@ -89,6 +89,25 @@ mod tests {
     use crate::flows::{Alarm, FlowState};
 
     #[test]
+    fn every_figure_told_here_is_documented() {
+        let page = include_str!("../../docs/metrics.md");
+        let names = GAUGES.iter().map(|(name, _, _)| *name);
+        for name in names.chain(["redrive_oldest_seconds", "redrive_alarm"]) {
+            assert!(page.contains(&format!("| `{name}` | gauge |")), "{name}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_taken() {
+        let recorder = recorder().unwrap();
+        metrics::with_local_recorder(&recorder, || {
+            metrics::histogram!("redrive_settle_seconds", "flow" => "orders").record(0.002);
+        });
+        let text = recorder.handle().render();
+        assert!(text.contains("redrive_settle_seconds_bucket{flow=\"orders\",le=\"0.005\"} 1"), "{text}");
+    }
+
+    #[test]
     fn a_flow_cannot_break_out_of_its_label() {
         let count = |state, count| StateCount {
             flow: "a\"\\\n".into(),
