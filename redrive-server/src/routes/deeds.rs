@@ -144,7 +144,7 @@ fn shown(report: DeedReport) -> Value {
 }
 
 /// `POST /v1/messages/{id}/copy`: the request's body is the edited one, whatever its content type; `reason` and
-/// `by` stand in the query. Key, headers and content type that are not given are the original's.
+/// `by` stand in the query. Key, headers and content type are those of this request.
 pub(super) async fn copy(
     State(api): State<Api>,
     id: Result<Path<String>, PathRejection>,
