@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use redrive::{Class, Timestamp};
 
+use crate::data::DataCommand;
 use crate::failure_arguments::FailureArguments;
 use crate::run_arguments::RunArguments;
 
@@ -16,6 +17,9 @@ use crate::run_arguments::RunArguments;
     max_term_width = 100,
     after_help = "Examples:
   redrive run --from queue:orders --to http://127.0.0.1:3000/orders
+  redrive publish queue:orders 'hello'
+  redrive messages ls --state dead,parked          what failed, and why
+  redrive replay run --flow orders --state dead --reason 'stock service is back'
   redrive policy explain '10s, 1m x3 jitter 10%'   what a schedule does, attempt by attempt
   redrive policy try --status 503 --attempt 2      what would happen to a failed message, and why
   redrive config check redrive.yaml                everything wrong with a file, and where
@@ -31,6 +35,8 @@ pub(crate) struct Redrive {
 pub(crate) enum Command {
     /// Run one flow from flags, or many from a file
     Run(Box<RunArguments>),
+    #[command(flatten)]
+    Data(DataCommand),
     /// Look at policies: what they do, which rules there are, what they would decide
     #[command(subcommand)]
     Policy(PolicyCommand),

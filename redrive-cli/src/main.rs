@@ -5,6 +5,7 @@
 
 mod arguments;
 mod config_command;
+mod data;
 mod explain;
 mod failure_arguments;
 mod files;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Check(arguments)) => config_command::check(&arguments),
         Command::Config(ConfigCommand::Schema) => config_command::schema(),
         Command::Config(ConfigCommand::Import(arguments)) => config_command::import(&arguments),
+        Command::Data(command) => data::run(command),
         Command::Completions { shell } => completions(shell),
     };
     match done {

@@ -1,5 +1,7 @@
 //! What ended a command: a code with its page, what is wrong, what to do, and the exit code.
 
+use std::borrow::Cow;
+
 use redrive::codes::Code;
 use redrive::core::TextError;
 
@@ -9,12 +11,14 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const MISSING: u8 = 3;
 /// It failed.
 pub(crate) const FAILED: u8 = 1;
+/// A role, a state or a guard does not allow it.
+pub(crate) const REFUSED: u8 = 4;
 
 /// What ended a command.
 #[derive(Debug)]
 pub(crate) struct Problem {
     /// Nothing when the findings behind it have been shown, each with its own.
-    pub(crate) code: Option<Code>,
+    pub(crate) code: Option<Cow<'static, str>>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     /// A text with a place in it, shown under the message.
@@ -24,7 +28,14 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(code: Code, exit: u8, message: impl Into<String>) -> Self {
-        Self { code: Some(code), message: message.into(), help: None, shown: None, exit }
+        let code = Some(Cow::Borrowed(code.id()));
+        Self { code, message: message.into(), help: None, shown: None, exit }
+    }
+
+    /// One whose code came with an answer of the API.
+    pub(crate) fn with_id(code: &str, exit: u8, message: impl Into<String>) -> Self {
+        let code = Some(Cow::Owned(code.to_owned()));
+        Self { code, message: message.into(), help: None, shown: None, exit }
     }
 
     /// What sums up findings that have been shown.

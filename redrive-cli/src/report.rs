@@ -88,14 +88,14 @@ pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
 
 /// Shows what ended a command.
 pub(crate) fn problem(problem: &Problem) {
-    let Some(code) = problem.code else {
+    let Some(code) = &problem.code else {
         return terminal::say(&format!("\n{}", problem.message));
     };
     let source = problem.shown.as_ref().map(|(text, _)| NamedSource::new("argument", text.clone()));
     let at = problem.shown.as_ref().map_or(0, |(_, at)| *at);
     let shown = Shown {
         severity: Severity::Error,
-        code: code.id(),
+        code,
         message: &problem.message,
         help: problem.help.as_deref(),
         source: source.as_ref(),

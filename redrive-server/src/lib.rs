@@ -28,6 +28,8 @@ mod token;
 
 pub use access::Access;
 pub use api::{Api, Limits, router};
+/// The requests and answers of [`Client::call`].
+pub use axum::http;
 pub use client::{Client, ClientError};
 pub use flows::{Alarm, BreakerShown, FlowShown, FlowState, Flows, NoFlows};
 pub use listener::{ListenError, ListenOptions, Listener, Running};

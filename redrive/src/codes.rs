@@ -85,6 +85,8 @@ codes! {
     NOT_FOUND = "RD-CLI-03", "no flow or policy has that name";
     NAME_NEEDED = "RD-CLI-04", "the name of a flow or policy is needed";
     WRONG_ARGUMENT = "RD-CLI-05", "an argument that cannot be read";
+    NO_DATA = "RD-DATA-01", "there is no data file";
+    NO_DATA_ACCESS = "RD-DATA-02", "the data file cannot be opened";
     CANNOT_RUN = "RD-RUN-01", "flows cannot be run";
     UNREADABLE_IMPORT = "RD-IMPORT-01", "settings of a format that is not known";
     NOT_CARRIED_OVER = "RD-IMPORT-02", "a setting that was not carried over";

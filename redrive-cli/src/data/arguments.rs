@@ -1,0 +1,361 @@
+//! The commands that work on a data file, and their arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use redrive::core::duration::Period;
+use redrive::core::guard::Rate;
+
+use super::filter::{Conditions, ListFilter, Selected};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    /// Put messages into a queue; prints their ids
+    Publish(Box<PublishArguments>),
+    /// Look at messages that failed
+    #[command(subcommand)]
+    Messages(MessagesCommand),
+    /// Show failures by what they have in common
+    Groups(GroupsArguments),
+    /// Show how many messages stand where
+    Stats(DataArguments),
+    /// Send messages back that failed, as a job that can be watched and steered
+    #[command(subcommand)]
+    Replay(ReplayCommand),
+    /// Try waiting messages at once, and dead or parked ones again
+    RetryNow(Box<DeedArguments>),
+    /// Take waiting retries back: the messages are parked
+    Cancel(Box<DeedArguments>),
+    /// Put messages aside for a person
+    Park(Box<DeedArguments>),
+    /// Drop messages; `restore` undoes it until retention takes them
+    Discard(Box<DeedArguments>),
+    /// Undo a discard or an archiving: back to where it was
+    Restore(Box<DeedArguments>),
+    /// Put messages away that nobody has to look at again
+    Archive(Box<DeedArguments>),
+    /// Send messages to another queue
+    Reroute(Box<RerouteArguments>),
+    /// Publish an edited copy of a message
+    Copy(CopyArguments),
+    /// Show queues and what lies in them
+    Queues(DataArguments),
+    /// Look after the ledger
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+    /// Look at who did what, and why
+    #[command(subcommand)]
+    Audit(AuditCommand),
+}
+
+/// What every one of these commands takes.
+#[derive(Debug, Args)]
+pub(crate) struct DataArguments {
+    /// The data file; default $REDRIVE_DATA, then ./redrive.db
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Makes the data file and the queue when they are not there. Of --lines, blank lines are \
+                        passed over; a line of --jsonl has `body` (text, or null for a tombstone) or \
+                        `body_base64`, and may have `key`, `id`, `headers` and `delay`.
+
+Examples:
+  redrive publish queue:orders '{\"id\": 1}' --key customer-7
+  curl -s https://example.com/order.json | redrive publish queue:orders -
+  redrive publish queue:orders --file order.json --header type=OrderPlaced --delay 5m
+  redrive publish queue:orders --lines orders.txt
+  redrive publish queue:orders --jsonl orders.jsonl"
+)]
+pub(crate) struct PublishArguments {
+    /// The queue, such as queue:orders
+    #[arg(value_name = "QUEUE")]
+    pub(crate) to: String,
+    /// The message's body, or - for standard input
+    #[arg(value_name = "BODY", conflicts_with_all = ["file", "lines", "jsonl"])]
+    pub(crate) body: Option<String>,
+    /// Take the body from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lines", "jsonl"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Publish each line of a file, or of - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["jsonl", "id"])]
+    pub(crate) lines: Option<PathBuf>,
+    /// Publish each JSON object of a file, or of - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "key", "header", "delay"])]
+    pub(crate) jsonl: Option<PathBuf>,
+    /// The key: messages with one key belong together
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// A header; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// Hand it out only after so long
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<Period>,
+    /// The message's id; by default one is made
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+/// `NAME=VALUE`.
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MessagesCommand {
+    /// List messages that failed, the one that failed last first
+    Ls(Box<LsArguments>),
+    /// Show one message: where it stands, why, and everything that happened to it
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "States: waiting, held, dead, parked, replaying, recovered, discarded, rejected, archived.
+A message that succeeds at once leaves no trace here.
+
+Examples:
+  redrive messages ls --state dead,parked
+  redrive messages ls --flow orders --since 2h --text timeout
+  redrive messages ls --state dead --json | jq -r .id"
+)]
+pub(crate) struct LsArguments {
+    #[command(flatten)]
+    pub(crate) filter: ListFilter,
+    /// At most so many
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: u64,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  redrive messages show order-17
+  redrive messages show order-17 --payload > order-17.json
+  redrive messages show order-17 --json | jq .history")]
+pub(crate) struct ShowArguments {
+    /// The id of the entry or of the message
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Print the message's bytes and nothing else
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) payload: bool,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  redrive groups
+  redrive messages ls --group GROUP      the messages of one")]
+pub(crate) struct GroupsArguments {
+    /// Only of this flow
+    #[arg(long, value_name = "FLOW")]
+    pub(crate) flow: Option<String>,
+    /// At most so many, the largest first
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) limit: u64,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReplayCommand {
+    /// Say what a replay would send, and what to think about first; changes nothing
+    Plan(Box<ReplayArguments>),
+    /// Freeze the selection, send it back, and follow it until it ends
+    Run(Box<RunReplayArguments>),
+    /// List replays, newest first
+    Ls(ListArguments),
+    /// Show a replay, and what became of each message
+    Show(ShowReplayArguments),
+    /// Hold a replay
+    Pause(SteerArguments),
+    /// Let a held replay go on
+    Resume(SteerArguments),
+    /// End a replay; what was not sent stays where it is
+    Cancel(SteerArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Dead and parked messages can be sent. Takes the same arguments as `replay run`.
+
+Examples:
+  redrive replay plan --flow orders --state dead --since 2h
+  redrive replay plan --group GROUP --max 1000")]
+pub(crate) struct ReplayArguments {
+    #[command(flatten)]
+    pub(crate) selected: Selected,
+    /// At most so many sends in a time, such as 50/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// At most so many messages
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) max: Option<u64>,
+    /// Send so many first, and the rest when these have come to an end
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) canary: Option<u64>,
+    /// Why; stands in the audit when the replay is run
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Dead and parked messages can be sent; each begins its policy anew. When no instance runs, the \
+                        messages are made due, and tried when `redrive run` runs on the file.
+Ends with 1 when a message failed again, with 3 when nothing fits.
+
+Examples:
+  redrive replay run --flow orders --state dead --since 2h --reason 'stock service is back'
+  redrive replay run --group GROUP --rate 50/s --max 1000 --reason 'fixed in 2.4.1'
+  redrive replay run order-17 order-18 --reason 'asked by the customer' --detach"
+)]
+pub(crate) struct RunReplayArguments {
+    #[command(flatten)]
+    pub(crate) plan: ReplayArguments,
+    /// Return at once; `redrive replay show` tells how far it is
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// At most so many
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) limit: u64,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowReplayArguments {
+    /// The replay's id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// At most so many of its messages
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: u64,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SteerArguments {
+    /// The replay's id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Takes ids, or the filter of `messages ls`; `--reason` says why, so the failure's reason is \
+                        --failure-reason here. Who did it is $REDRIVE_USER, else the login name.
+Ends with 3 when an id is not there or nothing fits, with 4 when a message's state does not allow it.
+
+Examples:
+  redrive discard order-17 order-18 --reason 'test orders'
+  redrive retry-now --flow orders --state waiting --reason 'stock service is back'
+  redrive park --key customer-7 --state waiting --reason 'customer asked us to wait'"
+)]
+pub(crate) struct DeedArguments {
+    #[command(flatten)]
+    pub(crate) selected: Selected,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "The message goes to the other queue as it was published; the entry is archived.
+
+Examples:
+  redrive reroute order-17 order-18 queue:orders-by-hand --reason 'needs a person'
+  redrive reroute --flow orders --state parked queue:orders-by-hand --reason 'needs a person'")]
+pub(crate) struct RerouteArguments {
+    /// Ids of entries or messages, and last the queue, such as queue:orders-by-hand
+    #[arg(value_name = "ID… TARGET", required = true)]
+    pub(crate) ids_and_target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The copy is a new message with its own id and budgets, and carries the id of its parent. What is \
+                        not given is the original's. Prints the new id.
+
+Example:
+  redrive messages show order-17 --payload > order-17.json
+  $EDITOR order-17.json
+  redrive copy order-17 --edit order-17.json --reason 'corrected the address'"
+)]
+pub(crate) struct CopyArguments {
+    /// The id of the entry or of the message
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The edited body: a file, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) edit: PathBuf,
+    /// Another key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Hand it out only after so long
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<Period>,
+    /// The copy's id; by default one is made
+    #[arg(long = "id", value_name = "ID")]
+    pub(crate) new_id: Option<String>,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Look for what cannot be right; ends with 1 when there is something
+    Check(DataArguments),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List who did what, newest first
+    Ls(AuditArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArguments {
+    /// At most so many
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: u64,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}

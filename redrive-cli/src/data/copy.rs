@@ -1,0 +1,42 @@
+//! `copy`: an edited copy of a message, as a new one.
+
+use std::process::ExitCode;
+
+use redrive::server::http::Method;
+use serde_json::{Value, json};
+
+use super::arguments::CopyArguments;
+use super::call::{self, Absent, Data};
+use super::filter::encoded;
+use super::publish::whole;
+use super::{shown, who};
+use crate::problem::Problem;
+use crate::terminal;
+
+pub(crate) async fn run(arguments: &CopyArguments) -> Result<ExitCode, Problem> {
+    let edited = whole(&arguments.edit)?;
+    let data = Data::open(&arguments.common, Absent::Refuse).await?;
+    let mut path =
+        format!("/v1/messages/{}/copy?reason={}", encoded(&arguments.id), encoded(&arguments.reason));
+    let more = [
+        ("by", who::name()),
+        ("key", arguments.key.clone()),
+        ("id", arguments.new_id.clone()),
+        ("delay", arguments.delay.map(|delay| delay.to_string())),
+    ];
+    for (name, value) in more {
+        if let Some(value) = value {
+            path.push_str(&format!("&{name}={}", encoded(&value)));
+        }
+    }
+    let answer = data.send(Method::POST, &path, None, edited.into()).await?;
+    let ids = shown::list(&mut call::json(&answer.bytes)?, "ids")?;
+    let text: String = ids
+        .iter()
+        .filter_map(Value::as_str)
+        .map(
+            |id| if arguments.common.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") },
+        )
+        .collect();
+    terminal::print(&text)
+}

@@ -1,0 +1,58 @@
+//! The commands that work on a data file: each is one call of the HTTP API, or a few pages of one.
+//!
+//! When an instance runs on the file the call goes to it, otherwise to the same API in this process; a command does
+//! not notice which, and says it on stderr.
+
+mod arguments;
+mod audit;
+mod call;
+mod copy;
+mod deeds;
+mod filter;
+mod groups;
+mod ledger;
+mod messages;
+mod progress;
+mod publish;
+mod queues;
+mod replay;
+mod shown;
+mod stats;
+mod who;
+
+use std::process::ExitCode;
+
+pub(crate) use arguments::DataCommand;
+use arguments::{AuditCommand, LedgerCommand, MessagesCommand};
+use redrive::codes;
+
+use crate::problem::{FAILED, Problem};
+
+/// Runs a command to its end.
+pub(crate) fn run(command: DataCommand) -> Result<ExitCode, Problem> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::new(codes::NO_DATA_ACCESS, FAILED, error.to_string()))?;
+    runtime.block_on(dispatch(command))
+}
+
+async fn dispatch(command: DataCommand) -> Result<ExitCode, Problem> {
+    match command {
+        DataCommand::Publish(arguments) => publish::run(&arguments).await,
+        DataCommand::Messages(MessagesCommand::Ls(arguments)) => messages::ls(&arguments).await,
+        DataCommand::Messages(MessagesCommand::Show(arguments)) => messages::show(&arguments).await,
+        DataCommand::Groups(arguments) => groups::run(&arguments).await,
+        DataCommand::Stats(arguments) => stats::run(&arguments).await,
+        DataCommand::Replay(command) => replay::run(&command).await,
+        DataCommand::RetryNow(arguments) => deeds::run("retry-now", &arguments).await,
+        DataCommand::Cancel(arguments) => deeds::run("cancel", &arguments).await,
+        DataCommand::Park(arguments) => deeds::run("park", &arguments).await,
+        DataCommand::Discard(arguments) => deeds::run("discard", &arguments).await,
+        DataCommand::Restore(arguments) => deeds::run("restore", &arguments).await,
+        DataCommand::Archive(arguments) => deeds::run("archive", &arguments).await,
+        DataCommand::Reroute(arguments) => deeds::reroute(&arguments).await,
+        DataCommand::Copy(arguments) => copy::run(&arguments).await,
+        DataCommand::Queues(arguments) => queues::run(&arguments).await,
+        DataCommand::Ledger(LedgerCommand::Check(arguments)) => ledger::check(&arguments).await,
+        DataCommand::Audit(AuditCommand::Ls(arguments)) => audit::ls(&arguments).await,
+    }
+}
