@@ -60,7 +60,7 @@ impl From<Problem> for Refused {
 
 fn file(named: Option<&Path>) -> PathBuf {
     let from_env = || std::env::var_os("REDRIVE_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
-    named.map(Path::to_owned).or_else(from_env).unwrap_or_else(|| "redrive.db".into())
+    named.map(Path::to_owned).or_else(from_env).unwrap_or_else(|| "./redrive.db".into())
 }
 
 impl Data {
