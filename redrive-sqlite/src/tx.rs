@@ -251,6 +251,9 @@ impl<'c> Tx<'c> {
                 meta.waiting += delta.waiting;
             }
         }
+        // First, so that a look which comes between finds these rows free: one that finds a row held passes over it,
+        // and only what arrives after that brings the reader back to it.
+        self.release_held();
         let mut open: Option<(u32, Arc<crate::reading::Reading>)> = None;
         let mut reading = |queue: u32| match &open {
             Some((number, reading)) if *number == queue => reading.clone(),
@@ -279,7 +282,6 @@ impl<'c> Tx<'c> {
                 news.push(queue);
             }
         }
-        self.release_held();
         for queue in news {
             self.readings.of(queue).news.notify_one();
         }
