@@ -196,9 +196,9 @@ fn runtime() -> tokio::runtime::Runtime {
 /// Three parked orders, one dead, one waiting mail; nothing runs.
 fn some_failures(desk: &Desk) {
     for (queue, id, body) in [
-        ("queue:orders", "order-1", "one"),
-        ("queue:orders", "order-2", "two"),
-        ("queue:orders", "order-3", "three"),
+        ("queue:orders", "order-1", "1001"),
+        ("queue:orders", "order-2", "1002"),
+        ("queue:orders", "order-3", "1003"),
         ("queue:orders", "order-4", "stock"),
         ("queue:mails", "mail-1", "hello"),
     ] {
@@ -240,7 +240,8 @@ fn publish_prints_ids_and_makes_the_file() {
 #[test]
 fn lines_are_published_in_batches() {
     let desk = Desk::new();
-    let mut lines: Vec<u8> = (0..2_500).flat_map(|number| format!("order {number}\n\n").into_bytes()).collect();
+    let mut lines: Vec<u8> =
+        (0..2_500).flat_map(|number| format!("order {number}\n\n").into_bytes()).collect();
     lines.extend(b"\xff\xfe\r\n");
     let ran = desk.run_with(&["publish", "queue:orders", "--lines", "-"], &lines);
     assert_eq!((ran.code, ran.text().lines().count()), (0, 2_501), "{}", ran.stderr);
@@ -259,8 +260,11 @@ fn json_lines_carry_everything_and_mistakes_are_named_by_their_line() {
     let ran = desk.run_with(&["publish", "queue:orders", "--jsonl", "-"], lines.as_bytes());
     assert_eq!((ran.code, ran.text()), (0, "order-1\norder-2\norder-3\n"), "{}", ran.stderr);
     std::fs::write(desk.path("wrong.jsonl"), "{\"body\": \"a\"}\n\n{\"boddy\": \"b\"}\n").unwrap();
-    std::fs::write(desk.path("partly.jsonl"), "\n{\"body\":\"a\",\"id\":\"order-4\"}\n{\"body\":\"b\",\"id\":\"order-1\"}\n")
-        .unwrap();
+    std::fs::write(
+        desk.path("partly.jsonl"),
+        "\n{\"body\":\"a\",\"id\":\"order-4\"}\n{\"body\":\"b\",\"id\":\"order-1\"}\n",
+    )
+    .unwrap();
     insta::assert_snapshot!(desk.session(&[
         &["publish", "queue:orders", "--jsonl", "wrong.jsonl"],
         &["publish", "queue:orders", "--jsonl", "partly.jsonl"],
@@ -276,7 +280,7 @@ fn what_failed_is_listed_grouped_and_counted() {
         &["messages", "ls"],
         &["messages", "ls", "--flow", "orders", "--state", "dead,waiting"],
         &["messages", "ls", "--reason", "NO_ADDRESS", "--limit", "2"],
-        &["messages", "ls", "--text", "order two"],
+        &["messages", "ls", "--text", "order 1002"],
         &["messages", "ls", "--key", "customer-8"],
         &["groups"],
         &["stats"],
@@ -299,21 +303,21 @@ fn one_message_with_its_history_and_its_bytes() {
     some_failures(&desk);
     let ran = desk.run(&["messages", "show", "order-2"]);
     let (described, history) = ran.text().split_once("\nhistory\n").unwrap();
-    assert!(history.contains("attempt 1") && history.contains("order two has no address"), "{history}");
+    assert!(history.contains("attempt 1") && history.contains("order 1002 has no address"), "{history}");
     insta::assert_snapshot!(masked(described));
     let shown = &desk.run(&["messages", "show", "order-2", "--json"]).json()[0];
     assert_eq!(shown["history"][0]["what"], "attempt");
     let by_entry = desk.run(&["messages", "show", shown["id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(by_entry[0]["message"]["id"], "order-2");
     let bytes = desk.run(&["messages", "show", "order-2", "--payload"]);
-    assert_eq!((bytes.code, bytes.stdout.as_slice()), (0, &b"two"[..]));
+    assert_eq!((bytes.code, bytes.stdout.as_slice()), (0, &b"1002"[..]));
 }
 
 #[test]
 fn deeds_are_done_refused_and_audited() {
     let desk = Desk::new();
     some_failures(&desk);
-    std::fs::write(desk.path("edited"), "two, Main Street 1").unwrap();
+    std::fs::write(desk.path("edited"), "1002, Main Street 1").unwrap();
     insta::assert_snapshot!(desk.session(&[
         &["discard", "order-1", "--reason", "test order"],
         &["discard", "order-1", "--reason", "test order"],
@@ -323,7 +327,7 @@ fn deeds_are_done_refused_and_audited() {
         &["retry-now", "mail-1", "--reason", "server is back"],
         &["park", "mail-1", "--reason", "gone again"],
         &["park", "--flow", "mails", "--reason", "once more"],
-        &["archive", "--failure-reason", "NO_ADDRESS", "--text", "order three", "--reason", "known"],
+        &["archive", "--failure-reason", "NO_ADDRESS", "--text", "order 1003", "--reason", "known"],
         &["archive", "--flow", "nobodys", "--reason", "known"],
         &["reroute", "order-4", "queue:by-hand", "--reason", "needs a person"],
         &["copy", "order-2", "--edit", "edited", "--id", "order-2b", "--reason", "address added"],
@@ -334,9 +338,9 @@ fn deeds_are_done_refused_and_audited() {
         &["audit", "ls", "--limit", "1"],
         &["ledger", "check"],
     ]));
-    let report = desk.run(&["discard", "order-2", "order-3", "order-9", "--reason", "test", "--json"]);
+    let report = desk.run(&["discard", "order-2", "order-9", "--reason", "test", "--json"]);
     let object = &report.json()[0];
-    assert_eq!((report.code, &object["done"], &object["missing"][0]), (3, &2.into(), &"order-9".into()));
+    assert_eq!((report.code, &object["done"], &object["missing"][0]), (3, &1.into(), &"order-9".into()));
     assert_eq!(desk.run(&["audit", "ls", "--json"]).json()[0]["what"], "discard");
 }
 
@@ -351,14 +355,16 @@ fn a_replay_without_an_instance_makes_messages_due() {
         all.extend(parked);
         desk.session(&[&all])
     };
-    insta::assert_snapshot!([
-        replay(&["plan"]),
-        replay(&["plan", "--max", "2", "--rate", "50/s"]),
-        replay(&["run"]),
-        replay(&["run", "--detach", "--max", "2", "--reason", "address book is back"]),
-        desk.session(&[&["replay", "ls"], &["replay", "run", "order-9", "--reason", "none"]]),
-    ]
-    .concat());
+    insta::assert_snapshot!(
+        [
+            replay(&["plan"]),
+            replay(&["plan", "--max", "2", "--rate", "50/s"]),
+            replay(&["run"]),
+            replay(&["run", "--detach", "--max", "2", "--reason", "address book is back"]),
+            desk.session(&[&["replay", "ls"], &["replay", "run", "order-9", "--reason", "none"]]),
+        ]
+        .concat()
+    );
     let id = desk.run(&["replay", "ls", "--json"]).json().last().unwrap()["id"].as_str().unwrap().to_owned();
     insta::assert_snapshot!(desk.session(&[
         &["replay", "show", &id],
@@ -379,19 +385,19 @@ fn commands_reach_the_running_instance() {
     let broken = Arc::new(AtomicBool::new(true));
     let runtime = runtime();
     let instance = runtime.block_on(orders(&desk.data(), broken.clone()));
-    for id in ["order-1", "order-2"] {
-        let ran = desk.run(&["publish", "queue:orders", "stock", "--id", id]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, "on the running instance\n"));
-    }
-    runtime.block_on(until(&instance, "orders", EntryState::Dead, 2));
+    let lines = "1001\n".repeat(50);
+    let ran = desk.run_with(&["publish", "queue:orders", "--lines", "-"], lines.as_bytes());
+    assert_eq!((ran.code, ran.text().lines().count()), (0, 50));
+    assert!(ran.stderr.starts_with("on the running instance\n"), "{}", ran.stderr);
+    runtime.block_on(until(&instance, "orders", EntryState::Parked, 50));
     let again = desk.run(&["replay", "run", "--flow", "orders", "--reason", "too early", "--json"]);
-    assert_eq!((again.code, &again.json()[0]["failed"]), (1, &2.into()), "{}", again.stderr);
+    assert_eq!((again.code, &again.json()[0]["failed"]), (1, &50.into()), "{}", again.stderr);
     broken.store(false, Ordering::SeqCst);
     let done = desk.run(&["replay", "run", "--flow", "orders", "--reason", "in stock again", "--json"]);
     let replay = &done.json()[0];
     assert_eq!(
         (done.code, &replay["state"], &replay["recovered"], &replay["by"]),
-        (0, &"done".into(), &2.into(), &"tester".into()),
+        (0, &"done".into(), &50.into(), &"tester".into()),
         "{}",
         done.stderr
     );

@@ -242,11 +242,7 @@ async fn show(arguments: &ShowReplayArguments) -> Result<ExitCode, Problem> {
     let replay: Replay = shown::typed(&answer)?;
     terminal::print(&described(&replay, &shown::all_typed(&items)?))?;
     if replay.total > after {
-        terminal::say(&format!(
-            "there are {} more; --limit {} shows all",
-            replay.total - after,
-            replay.total
-        ));
+        terminal::say(&format!("{} more; --limit {} shows all", replay.total - after, replay.total));
     }
     Ok(ExitCode::SUCCESS)
 }
