@@ -39,5 +39,5 @@ mod store;
 mod tx;
 mod writer;
 
-pub use options::{Durability, OpenError, Options, SystemClock};
+pub use options::{Durability, OpenError, Options};
 pub use store::{QueueSettings, Store};

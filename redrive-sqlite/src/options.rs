@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 
-use redrive_core::Timestamp;
-use redrive_engine::port::Clock;
+use redrive_engine::port::{Clock, SystemClock};
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,27 +42,6 @@ impl Default for Options {
             file_limit: None,
             clock: Arc::new(SystemClock::default()),
         }
-    }
-}
-
-/// The system's clock.
-#[derive(Debug, Clone, Copy)]
-pub struct SystemClock(Instant);
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn insert(tx: &mut Tx<'_>, queue: u32, new: &NewRow<'_>) -> Done<Opti
             new.mid,
             new.due,
             tx.now.as_millis(),
-            new.body.map_or(0, <[u8]>::len) as i64,
+            new.body.map_or(0, <[u8]>::len),
             new.parent,
             new.content_type,
             new.key,

@@ -127,7 +127,7 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         }
     };
     let headers = match (&step, &settlement.trail) {
-        (Step::Keep { .. }, Some(trail)) => encoded(delivery, trail),
+        (Step::Keep { .. }, Some(trail)) => Some(encoded(delivery, trail)),
         _ => None,
     };
     let record = settlement.record.as_deref().map(|record| {
@@ -156,11 +156,11 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
     })
 }
 
-fn encoded(delivery: &Delivery, trail: &Trail) -> Option<Vec<u8>> {
+fn encoded(delivery: &Delivery, trail: &Trail) -> Vec<u8> {
     let mut all = delivery.message.headers.clone();
     headers::encode(trail, &mut all, Spelling::Default);
     // An empty list is written too: it replaces what was there.
-    Some(codec::encode(&all).unwrap_or_else(|| vec![0]))
+    codec::encode(&all).unwrap_or_else(|| vec![0])
 }
 
 /// A record has to say what the outcome does: an entry and its message's row never disagree.

@@ -127,34 +127,32 @@ impl<'c> Tx<'c> {
 
     /// What is known of a queue, this transaction's changes included.
     pub(crate) fn meta(&mut self, queue: u32) -> Done<Meta> {
-        let mut meta = match self.memory.metas.get(&queue) {
-            Some(meta) => *meta,
-            None => {
-                let default = self.memory.queue_limit;
-                let found = self
-                    .sql
-                    .prepare_cached("SELECT ready, waiting, size_limit, dedup_ms FROM queues WHERE id = ?1")?
-                    .query_row([queue], |row| {
-                        let limit: Option<i64> = row.get(2)?;
-                        Ok(Meta {
-                            ready: row.get(0)?,
-                            waiting: row.get(1)?,
-                            limit: limit.map_or(default, |limit| limit.max(0).cast_unsigned()),
-                            dedup_ms: row.get(3)?,
-                        })
-                    })
-                    .optional()?;
-                let found =
-                    found.ok_or_else(|| Refusal::NotFound { what: "queue", name: queue.to_string() })?;
-                self.memory.metas.insert(queue, found);
-                found
-            }
-        };
+        let known = self.memory.metas.get(&queue).copied();
+        let mut meta = known.map_or_else(|| self.read_meta(queue), Ok)?;
         for delta in self.deltas.iter().filter(|delta| delta.queue == queue) {
             meta.ready += delta.ready;
             meta.waiting += delta.waiting;
         }
         Ok(meta)
+    }
+
+    fn read_meta(&mut self, queue: u32) -> Done<Meta> {
+        let default = self.memory.queue_limit;
+        let found = self
+            .sql
+            .prepare_cached("SELECT ready, waiting, size_limit, dedup_ms FROM queues WHERE id = ?1")?
+            .query_row([queue], |row| {
+                Ok(Meta {
+                    ready: row.get(0)?,
+                    waiting: row.get(1)?,
+                    limit: row.get::<_, Option<u64>>(2)?.unwrap_or(default),
+                    dedup_ms: row.get(3)?,
+                })
+            })
+            .optional()?;
+        let found = found.ok_or_else(|| Refusal::NotFound { what: "queue", name: queue.to_string() })?;
+        self.memory.metas.insert(queue, found);
+        Ok(found)
     }
 
     /// Forgets a queue's settings after they were changed.

@@ -61,10 +61,11 @@ enum Part {
 }
 
 fn subject_of(ids: &[String]) -> String {
-    let mut subject: String = ids.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(" ");
-    if ids.len() > 10 {
-        subject.push_str(&format!(" and {} more", ids.len() - 10));
-    }
+    let named = ids.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(" ");
+    let subject = match ids.len() {
+        0..=10 => named,
+        all => format!("{named} and {} more", all - 10),
+    };
     subject.chars().take(4_096).collect()
 }
 

@@ -42,10 +42,8 @@ pub(crate) async fn begin(
     let (begun, by) = (new.clone(), actor.clone());
     let rid = store.inner.writer.run(move |tx| create(tx, id, &begun, &by, now)).await?;
     let total = chosen.len() as u64;
-    let mut place = 0;
-    for chunk in chosen.chunks(FREEZE) {
-        let (chunk, first) = (chunk.to_vec(), place);
-        place += chunk.len() as i64;
+    for (number, chunk) in chosen.chunks(FREEZE).enumerate() {
+        let (chunk, first) = (chunk.to_vec(), number * FREEZE);
         store.inner.writer.run(move |tx| freeze(tx, rid, first, &chunk)).await?;
     }
     let by = actor.clone();
@@ -91,13 +89,13 @@ fn create(tx: &mut Tx<'_>, id: EntryId, new: &NewReplay, actor: &Actor, now: Tim
     Ok(tx.sql.last_insert_rowid())
 }
 
-fn freeze(tx: &mut Tx<'_>, rid: i64, first: i64, chosen: &[Chosen]) -> Done<()> {
+fn freeze(tx: &mut Tx<'_>, rid: i64, first: usize, chosen: &[Chosen]) -> Done<()> {
     let mut statement = tx.sql.prepare_cached(
         "INSERT INTO replay_items (replay, pos, entry, outcome, was) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     let pending = replay_outcome::number(ReplayOutcome::Pending);
     for (place, one) in chosen.iter().enumerate() {
-        let pos = first + place as i64 + 1;
+        let pos = first + place + 1;
         statement.execute(params![rid, pos, &one.id.as_bytes()[..], pending, state::number(one.was)])?;
     }
     Ok(())

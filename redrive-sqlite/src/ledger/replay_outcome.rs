@@ -18,7 +18,7 @@ pub(crate) const OUTCOMES: [ReplayOutcome; 5] = [
 ];
 
 pub(crate) fn number(outcome: ReplayOutcome) -> i64 {
-    OUTCOMES.iter().position(|known| *known == outcome).unwrap_or_default() as i64
+    (0..).zip(OUTCOMES).find(|(_, known)| *known == outcome).map_or(0, |(number, _)| number)
 }
 
 pub(crate) fn of(number: i64) -> Done<ReplayOutcome> {

@@ -109,19 +109,21 @@ impl Shelf {
     /// The message as it would be delivered.
     pub(crate) fn delivery(&self, tx: &Tx<'_>) -> Done<Delivery> {
         let headers = self.headers(tx)?;
-        let (mid, key, content_type, body): (String, Option<Vec<u8>>, Option<String>, Option<Vec<u8>>) = tx
+        let message = tx
             .sql
             .prepare_cached("SELECT mid, key, content_type, body FROM messages WHERE id = ?1")?
-            .query_row([self.row], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+            .query_row([self.row], |row| {
+                Ok(Message {
+                    id: row.get::<_, String>(0)?.into(),
+                    key: row.get::<_, Option<Vec<u8>>>(1)?.map(Bytes::from),
+                    content_type: row.get::<_, Option<String>>(2)?.map(Text::from),
+                    body: row.get::<_, Option<Vec<u8>>>(3)?.map(Bytes::from),
+                    headers,
+                })
+            })?;
         Ok(Delivery {
             tag: Tag { stream: self.queue, epoch: 0, number: self.row.cast_unsigned() },
-            message: Message {
-                id: mid.into(),
-                key: key.map(Bytes::from),
-                body: body.map(Bytes::from),
-                headers,
-                content_type: content_type.map(Text::from),
-            },
+            message,
             trail: Trail::default(),
             source: SourceRef { kind: "embedded".into(), name: "".into(), partition: None, offset: None },
             ready_at: Timestamp::default(),

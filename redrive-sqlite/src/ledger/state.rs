@@ -5,7 +5,7 @@ use redrive_engine::port::EntryState;
 use crate::fault::{Done, Fault};
 
 pub(crate) fn number(state: EntryState) -> i64 {
-    EntryState::ALL.iter().position(|known| *known == state).unwrap_or_default() as i64
+    (0..).zip(EntryState::ALL).find(|(_, known)| **known == state).map_or(0, |(number, _)| number)
 }
 
 pub(crate) fn of(number: i64) -> Done<EntryState> {

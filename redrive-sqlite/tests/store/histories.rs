@@ -17,7 +17,7 @@ enum Step {
     Settle { place: usize, how: usize },
     Act { deed: usize, by_state: Option<usize>, place: usize },
     BeginReplay { max: u64 },
-    StepReplay { limit: u64 },
+    SendReplay { limit: u64 },
     SteerReplay { to: usize },
     Tidy,
     Wait { millis: i64 },
@@ -31,7 +31,7 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => (0..7_usize, prop::option::of(0..9_usize), 0..20_usize)
             .prop_map(|(deed, by_state, place)| Step::Act { deed, by_state, place }),
         1 => (1..5_u64).prop_map(|max| Step::BeginReplay { max }),
-        2 => (1..4_u64).prop_map(|limit| Step::StepReplay { limit }),
+        2 => (1..4_u64).prop_map(|limit| Step::SendReplay { limit }),
         1 => (0..3_usize).prop_map(|to| Step::SteerReplay { to }),
         1 => Just(Step::Tidy),
         2 => (0..400_i64).prop_map(|millis| Step::Wait { millis }),
@@ -99,7 +99,7 @@ impl World {
                 self.store.begin_replay(id, &new, &ann(), now).await.unwrap();
                 self.replays.push(id);
             }
-            Step::StepReplay { limit } => {
+            Step::SendReplay { limit } => {
                 for id in &self.replays {
                     self.store.step_replay(*id, limit, now).await.unwrap();
                 }
@@ -144,7 +144,9 @@ impl World {
             self.released.insert(delivery.message.id.to_string());
         }
         let settlement = match outcome {
-            Outcome::Ack if delivery.trail.entry_id.is_some() && place % 2 == 0 => recovered(&delivery, now),
+            Outcome::Ack if delivery.trail.entry_id.is_some() && place.is_multiple_of(2) => {
+                recovered(&delivery, now)
+            }
             Outcome::Ack | Outcome::Return => crate::fixture::settlement(&delivery, outcome),
             outcome => failed(&delivery, outcome, error, now),
         };
@@ -164,17 +166,14 @@ impl World {
             Deed::Reroute("elsewhere".to_owned()),
         ][deed]
             .clone();
-        let selection = match by_state {
-            Some(state) => {
-                Selection::Filter(Filter { state: vec![EntryState::ALL[state]], ..Filter::default() })
+        let selection = if let Some(state) = by_state {
+            Selection::Filter(Filter { state: vec![EntryState::ALL[state]], ..Filter::default() })
+        } else {
+            let entries = self.store.search(&Filter::default(), &Page::default()).await.unwrap().entries;
+            if entries.is_empty() {
+                return;
             }
-            None => {
-                let entries = self.store.search(&Filter::default(), &Page::default()).await.unwrap().entries;
-                if entries.is_empty() {
-                    return;
-                }
-                Selection::Ids(vec![entries[place % entries.len()].id.to_string()])
-            }
+            Selection::Ids(vec![entries[place % entries.len()].id.to_string()])
         };
         self.store.act(&deed, &selection, &ann(), self.fixture.now()).await.unwrap();
     }

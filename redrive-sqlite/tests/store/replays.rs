@@ -1,7 +1,9 @@
 //! A replay from its plan to its last outcome.
 
 use redrive_engine::port::{
-    EntryId, EntryState, Filter, Ledger, NewReplay, Outcome, PortError, ReplayOutcome, ReplayState, Source,
+    EntryId, EntryState, Filter, Ledger, NewReplay, Outcome, PortError,
+    ReplayOutcome::{Failed, Recovered, Skipped},
+    ReplayState, Source,
 };
 use redrive_sqlite::Store;
 
@@ -73,7 +75,6 @@ async fn a_replay_sends_each_once_and_learns_every_outcome() {
     assert_eq!((replay.sent, replay.recovered, replay.failed, replay.skipped), (4, 3, 1, 1));
     let outcomes: Vec<_> =
         store.replay_items(id, 0, 10).await.unwrap().iter().map(|item| item.outcome).collect();
-    use ReplayOutcome::{Failed, Recovered, Skipped};
     assert_eq!(outcomes, [Recovered, Recovered, Failed, Skipped, Recovered]);
     assert_eq!(store.entry("c").await.unwrap().unwrap().replays, 1);
     assert!(is_empty(&store, &mut source).await);

@@ -1,8 +1,13 @@
 //! What goes by itself, and what never does.
 
-use redrive_engine::port::{Deed, EntryState, Filter, Ledger, Outcome, Page, Retention, Selection};
+use redrive_engine::port::{
+    Broker, Deed, EntryState, Filter, Ledger, NewMessage, Outcome, Page, Retention, Selection,
+};
 
-use crate::fixture::{Fixture, ann, assert_sound, failed, publish, recovered, settle_one, subscribe, take};
+use crate::fixture::{
+    Fixture, ann, assert_sound, failed, publish, recovered, settle_one, settlement, subscribe, take,
+};
+use crate::settling::rusqlite_of;
 
 #[tokio::test]
 async fn finished_and_discarded_entries_go_and_open_ones_stay() {
@@ -35,5 +40,35 @@ async fn finished_and_discarded_entries_go_and_open_ones_stay() {
     let mut states: Vec<_> = left.iter().map(|entry| entry.state).collect();
     states.sort_unstable();
     assert_eq!(states, [EntryState::Dead, EntryState::Parked, EntryState::Archived]);
+    assert_sound(&store).await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_large_becomes_small_again_in_steps() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let large = |n: usize| NewMessage {
+        id: Some(format!("m{n}")),
+        body: Some(vec![1; 50_000].into()),
+        ..NewMessage::default()
+    };
+    store.publish("orders", (0..500).map(large).collect()).await.unwrap();
+    let mut source = subscribe(&store, "orders").await;
+    let batch: Vec<_> =
+        take(&mut source, 500).await.iter().map(|delivery| settlement(delivery, Outcome::Ack)).collect();
+    for answer in store.settle(&batch).await {
+        answer.unwrap();
+    }
+    let pages =
+        || -> i64 { rusqlite_of(&fixture).pragma_query_value(None, "page_count", |row| row.get(0)).unwrap() };
+    let before = pages();
+    store.tidy(&Retention::default(), 100, fixture.now()).await.unwrap();
+    let after_one = pages();
+    assert!(after_one < before && before - after_one <= 600, "{before} {after_one}");
+    for _ in 0..20 {
+        store.tidy(&Retention::default(), 100, fixture.now()).await.unwrap();
+    }
+    let after_all = pages();
+    assert!((4_000..4_400).contains(&after_all), "some are kept for what comes next: {after_all}");
     assert_sound(&store).await;
 }

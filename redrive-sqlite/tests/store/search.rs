@@ -79,19 +79,19 @@ fn filters() -> impl Strategy<Value = Filter> {
 }
 
 fn fits(filter: &Filter, entry: &Entry) -> bool {
-    fn same(wanted: &Option<String>, found: Option<&str>) -> bool {
-        wanted.is_none() || wanted.as_deref() == found
+    fn same(wanted: Option<&String>, found: Option<&str>) -> bool {
+        wanted.is_none() || wanted.map(String::as_str) == found
     }
-    same(&filter.flow, Some(&entry.flow))
+    same(filter.flow.as_ref(), Some(&entry.flow))
         && (filter.state.is_empty() || filter.state.contains(&entry.state))
         && filter.class.is_none_or(|class| class == entry.class)
         && filter.reason.as_ref().is_none_or(|reason| *reason == entry.reason)
-        && same(&filter.group, Some(&entry.group))
-        && same(&filter.key, entry.message.key.as_deref())
-        && same(&filter.message_type, entry.message.kind.as_deref())
-        && same(&filter.tenant, entry.tenant.as_deref())
-        && same(&filter.entity, entry.entity.as_deref())
-        && same(&filter.correlation_id, entry.correlation_id.as_deref())
+        && same(filter.group.as_ref(), Some(&entry.group))
+        && same(filter.key.as_ref(), entry.message.key.as_deref())
+        && same(filter.message_type.as_ref(), entry.message.kind.as_deref())
+        && same(filter.tenant.as_ref(), entry.tenant.as_deref())
+        && same(filter.entity.as_ref(), entry.entity.as_deref())
+        && same(filter.correlation_id.as_ref(), entry.correlation_id.as_deref())
         && filter.since.is_none_or(|since| entry.last_failed_at >= since)
         && filter.until.is_none_or(|until| entry.last_failed_at < until)
         && filter
