@@ -5,6 +5,7 @@
 //! left out, together with the smallest part around it that cannot do without it, so that the rest can still be
 //! read and looked at.
 
+use redrive_core::printable;
 use serde_json::{Map, Number, Value};
 
 use super::finding::Findings;
@@ -404,8 +405,7 @@ fn describe(schema: &Value) -> Option<String> {
 
 /// A text for a message: cut, and without what could confuse a terminal.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String =
-        text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut shown: String = text.chars().take(64).map(printable).collect();
     if text.chars().nth(64).is_some() {
         shown.push('…');
     }

@@ -1,5 +1,7 @@
 //! YAML line by line, with comments.
 
+use redrive_core::printable;
+
 /// Longer comment lines are broken.
 const WIDTH: usize = 100;
 
@@ -34,7 +36,7 @@ impl Writer {
                 "#".clone_into(&mut line);
             }
             line.push(' ');
-            line.extend(word.chars().filter(|c| !c.is_control()));
+            line.extend(word.chars().map(printable));
         }
         self.line(&line);
     }
