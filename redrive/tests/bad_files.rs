@@ -42,6 +42,23 @@ fn a_huge_file_is_refused() {
 }
 
 #[test]
+fn a_file_names_only_so_many_calendars() {
+    let policies: Vec<_> = (0..9)
+        .map(|n| {
+            let calendars = (0..8).map(|m| format!("calendar(mon 0{n}:0{m}-10:00 UTC)"));
+            format!("  p{n}: {{ retry: '{}' }}\n", calendars.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let file = format!("version: 1\npolicies:\n{}", policies.concat());
+    let report = config::check(file.as_bytes(), &|_| None);
+    assert_eq!(
+        report.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["11:16: error RD-CONFIG-07: more than 64 calendars in one file \
+          (write a calendar once, in a policy that flows share)"]
+    );
+}
+
+#[test]
 fn variables_fill_values_and_never_change_the_structure() {
     let file = b"version: 1 # ${COMMENT}\nflows:\n  orders:\n    from: queue:${NAME}\n    to: http://127.0.0.1:3000/$${x}\n    concurrency: ${N}\n    owner: ${EVIL}\n";
     let report = config::check(file, &|name| match name {

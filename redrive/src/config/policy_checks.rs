@@ -30,7 +30,6 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
             let placed = Placed { tree, layers: &layers, otherwise: place.clone(), partial };
             let spec = config.laid(&layers);
             placed.check(&spec, findings);
-            check_holidays(tree, config, &spec, findings);
             if flow.rejected.is_none() {
                 placed.check_rejections(name, &spec, findings);
             }
@@ -41,18 +40,6 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
         let place = tree.get("policies").and_then(|policies| policies.entry(name));
         let otherwise = place.map_or(tree.span.clone(), |entry| entry.key_span.clone());
         Placed { tree, layers: &layers, otherwise, partial }.check(&config.laid(&layers), findings);
-    }
-}
-
-/// Dates that leave a calendar without any opening are wrong where they stand.
-fn check_holidays(tree: &Node, config: &Config, spec: &PolicySpec, findings: &mut Findings<'_>) {
-    for name in config.unusable_holidays(spec) {
-        if let Some(node) = tree.find(["holidays", &name]) {
-            let message =
-                format!("the holidays `{name}` leave a calendar without a single opening in a year");
-            let help = "leave out dates on which people work".to_owned();
-            findings.error(codes::POLICY_UNUSABLE, node.span.clone(), message, help);
-        }
     }
 }
 

@@ -14,13 +14,27 @@ use crate::address::{AmqpAddress, PostgresAddress, host_and_port};
 use crate::codes;
 
 /// Checks what the structure cannot know.
-pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+pub(crate) fn check(tree: &Node, config: &mut Config, findings: &mut Findings<'_>) {
+    // Once for each schedule, and not for each flow that uses it.
+    check_holidays(tree, config, findings);
     check_version(tree, config, findings);
     check_data(tree, config, findings);
     check_listen(tree, config, findings);
     check_brokers(tree, config, findings);
     flow_checks::check(tree, config, findings);
     policy_checks::check(tree, config, findings);
+}
+
+/// Tells the calendars their holidays. Dates that leave one without any opening are wrong where they stand.
+fn check_holidays(tree: &Node, config: &mut Config, findings: &mut Findings<'_>) {
+    for name in config.resolve_holidays() {
+        if let Some(node) = tree.find(["holidays", &name]) {
+            let message =
+                format!("the holidays `{name}` leave a calendar without a single opening in a year");
+            let help = "leave out dates on which people work".to_owned();
+            findings.error(codes::POLICY_UNUSABLE, node.span.clone(), message, help);
+        }
+    }
 }
 
 fn check_version(tree: &Node, config: &Config, findings: &mut Findings<'_>) {

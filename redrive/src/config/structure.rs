@@ -5,6 +5,8 @@
 //! left out, together with the smallest part around it that cannot do without it, so that the rest can still be
 //! read and looked at.
 
+use std::cell::Cell;
+
 use redrive_core::printable;
 use serde_json::{Map, Number, Value};
 
@@ -23,7 +25,7 @@ struct Schema<'a> {
 
 /// Checks the tree against a schema and gives back what fits, as JSON.
 pub(crate) fn check(node: &Node, root: &Value, findings: &mut Findings<'_>) -> Option<Value> {
-    let checker = Checker { definitions: &root["$defs"] };
+    let checker = Checker { definitions: &root["$defs"], calendars: Cell::new(0) };
     let schema = Schema { name: "", json: root };
     match &node.kind {
         // A root without one of its keys is still worth looking at.
@@ -53,8 +55,13 @@ pub(crate) fn normalized(mut schema: Value) -> Value {
 
 const MAY_BE_EMPTY: &str = "x-may-be-empty";
 
+/// Working hours cost work when they are read, so a file names only so many.
+const MOST_CALENDARS: usize = 64;
+
 struct Checker<'a> {
     definitions: &'a Value,
+    /// How many calendars were read so far.
+    calendars: Cell<usize>,
 }
 
 impl<'a> Checker<'a> {
@@ -87,6 +94,12 @@ impl<'a> Checker<'a> {
         if let (Kind::Scalar(scalar), Some(check)) = (&node.kind, texts::check_of(schema.name))
             && !scalar.is_null()
         {
+            if schema.name == "Schedule" && self.has_too_many_calendars(&scalar.text) {
+                let message = format!("more than {MOST_CALENDARS} calendars in one file");
+                let help = "write a calendar once, in a policy that flows share".to_owned();
+                findings.error(codes::WRONG_TEXT, node.span.clone(), message, help);
+                return None;
+            }
             return check_text(node, scalar, schema, check, findings);
         }
         if let Some(alternatives) = alternatives(schema) {
@@ -116,6 +129,13 @@ impl<'a> Checker<'a> {
                 None
             }
         }
+    }
+
+    /// Counts the calendars of a schedule, and says whether they are too many for the file.
+    fn has_too_many_calendars(&self, schedule: &str) -> bool {
+        let count = schedule.to_ascii_lowercase().matches("calendar").count();
+        self.calendars.set(self.calendars.get() + count);
+        count > 0 && self.calendars.get() > MOST_CALENDARS
     }
 
     /// The names of a closed vocabulary, if the schema is one.
