@@ -58,6 +58,48 @@ fn a_file_names_only_so_many_calendars() {
     );
 }
 
+/// What is said about a file, notes left aside.
+fn told(file: &str) -> Vec<String> {
+    let report = config::check(file.as_bytes(), &|_| None);
+    let found = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
+    found.map(|finding| finding.message.clone()).collect()
+}
+
+#[test]
+fn one_slip_in_a_part_hides_no_other_and_makes_none_up() {
+    let broker = |kafka: &str| told(&format!("version: 1\nbrokers:\n  k: {{ kafka: {kafka} }}\n"));
+    assert_eq!(broker("{ bootstrap: 'k:9092', options: { a: [1] } }"), ["expected text, found a list"]);
+    assert_eq!(broker("{ options: {} }"), ["the key `bootstrap` is missing"]);
+    assert_eq!(
+        broker("{ bootstrap: 'k:x', optons: {} }"),
+        ["expected `:` and a port from 1 to 65535 at character 2, found `:x`", "unknown key `optons`"]
+    );
+    let flow = |rest: &str| {
+        told(&format!("version: 1\nflows:\n  f:\n    from: queue:f\n    to: http://h\n    {rest}\n"))
+    };
+    assert_eq!(
+        flow("breaker: { failure_share: 2, windw: 3s }"),
+        ["failure_share cannot be 2", "unknown key `windw`"]
+    );
+    // The default of what was left out is nobody's mistake.
+    assert_eq!(flow("breaker: { window: 10, min_calls: few }"), ["expected a whole number, found text"]);
+    assert_eq!(flow("breaker: { window: 10 }"), ["min_calls cannot be 20"]);
+    assert_eq!(
+        flow("budgets: { attempts: 0, ag: 1h }"),
+        ["0 allows not even the first call", "unknown key `ag`"]
+    );
+    assert_eq!(
+        flow("retry: 1s forever\n    budgets: { age: soon }"),
+        ["expected a duration such as 10s at character 1, found `soon`"]
+    );
+    assert_eq!(flow("retry: {}"), ["an empty map retries nothing"]);
+    assert_eq!(flow("retry: { TRANSIENT: [] }"), ["expected text, found a list"]);
+    assert_eq!(flow("retry: 1s forever"), ["nothing ends this schedule"]);
+    assert_eq!(flow("policy: { retry_after: { min: 20m, max: [1] } }"), ["expected text, found a list"]);
+    let handler = told("version: 1\nflows:\n  f: { from: 'queue:f', to: { http: [1] } }\n");
+    assert_eq!(handler, ["expected text, found a list"]);
+}
+
 #[test]
 fn variables_fill_values_and_never_change_the_structure() {
     let file = b"version: 1 # ${COMMENT}\nflows:\n  orders:\n    from: queue:${NAME}\n    to: http://127.0.0.1:3000/$${x}\n    concurrency: ${N}\n    owner: ${EVIL}\n";

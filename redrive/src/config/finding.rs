@@ -139,6 +139,12 @@ impl<'s> Findings<'s> {
         self.found.iter().any(|finding| finding.severity == Severity::Error)
     }
 
+    /// Whether something is wrong within a place.
+    pub(crate) fn has_error_in(&self, place: &Range<usize>) -> bool {
+        let within = |span: &Range<usize>| place.start <= span.start && span.end <= place.end;
+        self.found.iter().any(|finding| finding.severity == Severity::Error && within(&finding.span))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.found.len()
     }

@@ -157,8 +157,8 @@ impl Checked<'_> {
             }
             Handler::Full(spec) => spec,
         };
-        let given = [spec.http.is_some(), spec.exec.is_some(), spec.jsonl.is_some(), spec.forward.is_some()];
-        if given.iter().filter(|given| **given).count() != 1 {
+        // What is written counts: a part that is wrong may have been left out.
+        if node.given(&["http", "exec", "jsonl", "forward"]).len() != 1 {
             let message = "a handler is exactly one of http, exec, jsonl and forward";
             findings.error(codes::NOT_EXACTLY_ONE, node.span.clone(), message, None);
         }
@@ -216,10 +216,16 @@ impl Checked<'_> {
         let breaker = self.flow.breaker.as_ref().and_then(|spec| Breaker::new(spec.to_config()).err());
         let budget =
             self.flow.retry_budget.as_ref().and_then(|spec| RetryBudget::new(spec.to_config()).err());
-        for (key, error) in [("breaker", breaker), ("retry_budget", budget)] {
+        let kept = [serde_json::to_value(&self.flow.breaker), serde_json::to_value(&self.flow.retry_budget)];
+        for ((key, error), kept) in [("breaker", breaker), ("retry_budget", budget)].into_iter().zip(kept) {
             let (Some(GuardError { field, found, help }), Some(node)) = (error, self.node(key)) else {
                 continue;
             };
+            // Where a part was left out, a default in its place is nothing that anybody wrote.
+            let is_default = kept.is_ok_and(|kept| kept.get(field).is_none());
+            if is_default && findings.has_error_in(&node.span) {
+                continue;
+            }
             let span = node.get(field).unwrap_or(node).span.clone();
             findings.error(codes::OUT_OF_RANGE, span, format!("{field} cannot be {found}"), help.to_owned());
         }

@@ -108,6 +108,13 @@ fn check_listen(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
 fn check_brokers(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
     for (name, broker) in &config.brokers {
         let Some(entry) = tree.get("brokers").and_then(|brokers| brokers.entry(name)) else { continue };
+        // What is written counts: a part that is wrong may have been left out.
+        if entry.value.given(&["kafka", "rabbitmq"]).len() != 1 {
+            let help = "give `kafka:` or `rabbitmq:`".to_owned();
+            let message = format!("the broker `{name}` has to be exactly one of kafka and rabbitmq");
+            findings.error(codes::NOT_EXACTLY_ONE, entry.key_span.clone(), message, help);
+            continue;
+        }
         let passwords = match (&broker.kafka, &broker.rabbitmq) {
             (Some(kafka), None) => {
                 if let Some(node) = entry.value.find(["kafka", "bootstrap"]) {
@@ -123,12 +130,7 @@ fn check_brokers(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
                 }
                 (&rabbit.password_file, &rabbit.password_env)
             }
-            _ => {
-                let help = "give `kafka:` or `rabbitmq:`".to_owned();
-                let message = format!("the broker `{name}` has to be exactly one of kafka and rabbitmq");
-                findings.error(codes::NOT_EXACTLY_ONE, entry.key_span.clone(), message, help);
-                continue;
-            }
+            _ => continue,
         };
         if let (Some(_), Some(_)) = passwords {
             let message = format!("the broker `{name}` has two passwords");

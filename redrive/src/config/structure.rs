@@ -53,6 +53,9 @@ pub(crate) fn normalized(mut schema: Value) -> Value {
     schema
 }
 
+/// The type of schedules by class, which is nothing when it names no class.
+const NEVER_EMPTY: &str = "SchedulesByClass";
+
 const MAY_BE_EMPTY: &str = "x-may-be-empty";
 
 /// Working hours cost work when they are read, so a file names only so many.
@@ -108,7 +111,17 @@ impl<'a> Checker<'a> {
         match (&node.kind, schema.json["type"].as_str()) {
             (Kind::Map(entries), Some("object")) => {
                 let (fits, complete) = self.fitting(node, entries, schema, findings);
-                complete.then_some(fits)
+                let is_empty = schema.name == NEVER_EMPTY && fits.as_object().is_none_or(Map::is_empty);
+                if is_empty && entries.is_empty() {
+                    let help = "give a schedule, or leave the key out".to_owned();
+                    findings.error(
+                        codes::WRONG_TYPE,
+                        node.span.clone(),
+                        "an empty map retries nothing",
+                        help,
+                    );
+                }
+                (complete && !is_empty).then_some(fits)
             }
             (Kind::List(items), Some("array")) => self.check_list(node, items, schema, findings),
             (Kind::Scalar(scalar), Some("string")) if !scalar.is_null() => {
@@ -168,6 +181,10 @@ impl<'a> Checker<'a> {
         findings: &mut Findings<'_>,
     ) -> Option<Value> {
         let fitting: Vec<_> = alternatives.iter().filter(|schema| self.may_be(node, **schema)).collect();
+        // Where only one can have been meant, what fits of it is worth looking at.
+        if let [only] = fitting.as_slice() {
+            return self.check(node, **only, findings);
+        }
         let mut fewest: Option<Vec<_>> = None;
         for schema in &fitting {
             let before = findings.len();
