@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use redrive::config::{self, Config, Report, Severity};
-use redrive::core::policy::{ByClass, Preset};
+use redrive::core::policy::{self, ByClass, Preset};
 use redrive::{Policy, PolicySpec, Schedule, codes};
 
 use crate::problem::{MISSING, Problem, USAGE};
@@ -64,9 +64,10 @@ pub(crate) fn from_text(
     }
 }
 
-/// What is questionable about a policy goes to stderr.
+/// What is questionable about a policy goes to stderr. What makes it unusable is told when it is built.
 fn warn(spec: &PolicySpec) {
-    for finding in spec.check() {
+    let warnings = spec.check().into_iter().filter(|finding| finding.severity == policy::Severity::Warning);
+    for finding in warnings {
         crate::terminal::say(&format!("warning: {finding}"));
     }
 }

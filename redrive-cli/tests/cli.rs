@@ -102,6 +102,14 @@ fn explain_that_cannot() {
 }
 
 #[test]
+fn what_makes_a_policy_unusable_is_said_once_and_as_an_error() {
+    let ran = run(&["policy", "explain", "calendar(mon 09:00-10:00 UTC, holidays de)"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.stderr.matches("are not defined").count(), 1, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+}
+
+#[test]
 fn rules_for_people() {
     insta::assert_snapshot!(session(&[&["policy", "rules"]]));
 }
