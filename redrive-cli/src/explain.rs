@@ -34,7 +34,9 @@ fn choose(arguments: &ExplainArguments) -> Result<Chosen, Problem> {
         (Some(what), None) => match which_policy::from_text(what, name, message_type) {
             // What is no schedule may be the name of a flow in the configuration there is.
             Err(problem) if problem.code == Some(codes::WRONG_ARGUMENT) => match files::config(None) {
-                Some(config) if is_name(what) => which_policy::from_file(&config, Some(what), message_type),
+                Some(config) if is_name(what) && name.is_none() => {
+                    which_policy::from_file(&config, Some(what), message_type)
+                }
                 _ => Err(problem),
             },
             chosen => chosen,

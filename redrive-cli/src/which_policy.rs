@@ -53,6 +53,16 @@ pub(crate) fn from_text(
         other => other,
     };
     let path = Path::new(what);
+    let kind = match (&schedule, what.parse::<Preset>()) {
+        (_, Ok(_)) => Some("a preset"),
+        (Ok(_), _) => Some("a schedule"),
+        _ => None,
+    };
+    if let (Some(kind), Some(name)) = (kind.filter(|_| !path.exists()), name) {
+        let message = format!("`{what}` is {kind}, and there is no `{name}` in it");
+        return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, message)
+            .with_help(format!("leave `{name}` out, or name the file that it stands in")));
+    }
     let looks_like_a_file =
         path.exists() || name.is_some() || path.extension().is_some_and(|end| end == "yaml" || end == "yml");
     match schedule {

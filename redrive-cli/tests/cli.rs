@@ -110,6 +110,22 @@ fn what_makes_a_policy_unusable_is_said_once_and_as_an_error() {
 }
 
 #[test]
+fn a_preset_and_a_schedule_hold_no_flows() {
+    let ran = run(&["policy", "explain", "ladder", "orders"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("`ladder` is a preset, and there is no `orders` in it"), "{}", ran.stderr);
+    let ran = run(&["policy", "explain", "10s", "orders"]);
+    assert!(ran.stderr.contains("`10s` is a schedule, and there is no `orders` in it"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_time_out_of_range_is_called_that() {
+    let ran = run(&["policy", "explain", "ladder", "--now", "9999-12-31T00:00:00Z"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("is out of range"), "{}", ran.stderr);
+}
+
+#[test]
 fn rules_for_people() {
     insta::assert_snapshot!(session(&[&["policy", "rules"]]));
 }

@@ -101,6 +101,19 @@ fn one_slip_in_a_part_hides_no_other_and_makes_none_up() {
 }
 
 #[test]
+fn a_number_that_is_no_whole_one_is_shown() {
+    let flow = |concurrency: &str| {
+        let flow = format!("from: 'queue:f', to: 'http://h', concurrency: {concurrency}");
+        told(&format!("version: 1\nflows: {{ f: {{ {flow} }} }}\n"))
+    };
+    assert_eq!(flow("1e3"), ["expected a whole number, found `1e3`"]);
+    assert_eq!(flow("1.5"), ["expected a whole number, found `1.5`"]);
+    let long = "9".repeat(44);
+    assert_eq!(flow(&long), [format!("{long} is out of range")]);
+    assert_eq!(flow(&format!("-{long}")), [format!("-{long} is out of range")]);
+}
+
+#[test]
 fn variables_fill_values_and_never_change_the_structure() {
     let file = b"version: 1 # ${COMMENT}\nflows:\n  orders:\n    from: queue:${NAME}\n    to: http://127.0.0.1:3000/$${x}\n    concurrency: ${N}\n    owner: ${EVIL}\n";
     let report = config::check(file, &|name| match name {

@@ -8,7 +8,9 @@ use super::finding::Findings;
 use super::flow::{DelayMode, Flow, PolicyRef, Suffixes};
 use super::handler::Handler;
 use super::order::OrderBy;
-use super::semantic::{note_if_not_built_in, wrong_address};
+use super::semantic::{
+    COMMAND_FORM, HANDLER_FORM, HTTP_FORM, SOURCE_FORM, note_if_not_built_in, wrong_address,
+};
 use super::suggest;
 use super::tree::{Entry, Node};
 use crate::address::{HandlerAddress, SourceAddress, split_words};
@@ -56,7 +58,7 @@ impl Checked<'_> {
         let Some(node) = self.node("from") else { return };
         let source = match self.flow.from.parse::<SourceAddress>() {
             Ok(source) => source,
-            Err(error) => return wrong_address(node, &error, findings),
+            Err(error) => return wrong_address(node, &error, SOURCE_FORM, findings),
         };
         let part = if source.kind() == "queue" { "embedded" } else { source.kind() };
         note_if_not_built_in(node, part, findings);
@@ -71,7 +73,7 @@ impl Checked<'_> {
                     findings.error(codes::WRONG_ADDRESS, node.span.clone(), message, help);
                 }
                 Ok(target) => self.check_broker_name(node, &target, findings),
-                Err(error) => wrong_address(node, &error, findings),
+                Err(error) => wrong_address(node, &error, SOURCE_FORM, findings),
             }
         }
     }
@@ -151,7 +153,7 @@ impl Checked<'_> {
         let spec = match &self.flow.to {
             Handler::Address(address) => {
                 if let Err(error) = address.parse::<HandlerAddress>() {
-                    wrong_address(node, &error, findings);
+                    wrong_address(node, &error, HANDLER_FORM, findings);
                 }
                 return;
             }
@@ -165,19 +167,19 @@ impl Checked<'_> {
         if let (Some(url), Some(node)) = (&spec.http, node.get("http"))
             && let Err(error) = HandlerAddress::http(url)
         {
-            wrong_address(node, &error, findings);
+            wrong_address(node, &error, HTTP_FORM, findings);
         }
         for (key, command) in [("exec", &spec.exec), ("jsonl", &spec.jsonl)] {
             if let (Some(command), Some(node)) = (command, node.get(key))
                 && let Err(error) = split_words(command)
             {
-                wrong_address(node, &error, findings);
+                wrong_address(node, &error, COMMAND_FORM, findings);
             }
         }
         let targets = node.find(["forward", "allow"]).map_or(&[][..], Node::items);
         for target in targets {
             if let Some(Err(error)) = target.text().map(str::parse::<SourceAddress>) {
-                wrong_address(target, &error, findings);
+                wrong_address(target, &error, SOURCE_FORM, findings);
             }
         }
         if spec.secret_env.is_some() && spec.secret_file.is_some() {
@@ -207,7 +209,7 @@ impl Checked<'_> {
         let hooks = self.node("hooks").map_or(&[][..], Node::entries);
         for hook in hooks {
             if let Some(Err(error)) = hook.value.text().map(HandlerAddress::http) {
-                wrong_address(&hook.value, &error, findings);
+                wrong_address(&hook.value, &error, HTTP_FORM, findings);
             }
         }
     }

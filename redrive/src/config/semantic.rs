@@ -60,7 +60,7 @@ fn check_data(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
                 "leave `queue` out".to_owned(),
             ),
             Ok(_) => note_if_not_built_in(node, "postgres", findings),
-            Err(error) => wrong_address(node, &error, findings),
+            Err(error) => wrong_address(node, &error, POSTGRES_FORM, findings),
         }
     } else if data.contains("://") {
         let help = "give a file such as ./redrive.db, or postgres://user@host/database".to_owned();
@@ -145,7 +145,7 @@ fn check_hosts(node: &Node, hosts: &str, findings: &mut Findings<'_>) {
     for host in hosts.split(',') {
         let trimmed = at + (host.len() - host.trim_start().len());
         if let Err(error) = host_and_port(hosts, trimmed, host.trim()) {
-            wrong_address(node, &error, findings);
+            wrong_address(node, &error, HOSTS_FORM, findings);
             return;
         }
         at += host.len() + 1;
@@ -159,15 +159,28 @@ fn check_amqp(node: &Node, url: &str, findings: &mut Findings<'_>) {
             findings.error(codes::WRONG_ADDRESS, node.span.clone(), "a broker is not a queue", help);
         }
         Ok(_) => {}
-        Err(error) => wrong_address(node, &error, findings),
+        Err(error) => wrong_address(node, &error, AMQP_FORM, findings),
     }
 }
 
 /// An address that cannot be read, at the character where it goes wrong.
-pub(super) fn wrong_address(node: &Node, error: &TextError, findings: &mut Findings<'_>) {
-    let help = "docs/errors/RD-CONFIG-12.md lists the forms".to_owned();
+pub(super) fn wrong_address(node: &Node, error: &TextError, form: &str, findings: &mut Findings<'_>) {
+    let help = format!("write {form}");
     findings.error(codes::WRONG_ADDRESS, node.place_in(error.at()), error.to_string(), help);
 }
+
+/// How a place that messages come from or go to is written.
+pub(super) const SOURCE_FORM: &str = "queue:NAME, kafka://HOST:9092/TOPIC?group=GROUP, \
+                                      amqp://HOST/VHOST?queue=QUEUE or postgres://HOST/DATABASE?queue=QUEUE";
+/// How a handler is written.
+pub(super) const HANDLER_FORM: &str = "http://HOST/PATH, https://HOST/PATH, exec:COMMAND or jsonl:COMMAND";
+/// How an endpoint is written.
+pub(super) const HTTP_FORM: &str = "http://HOST/PATH or https://HOST/PATH";
+/// How a command is written.
+pub(super) const COMMAND_FORM: &str = "a program and its arguments, with quotes around what holds spaces";
+const POSTGRES_FORM: &str = "postgres://USER@HOST/DATABASE";
+const AMQP_FORM: &str = "amqp://HOST/VHOST or amqps://HOST/VHOST";
+const HOSTS_FORM: &str = "hosts with their ports, such as k1:9092,k2:9092";
 
 /// Names a part that is not in this build, once, at its first place.
 pub(super) fn note_if_not_built_in(node: &Node, part: &str, findings: &mut Findings<'_>) {

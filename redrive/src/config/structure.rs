@@ -414,8 +414,18 @@ fn wrong_type(node: &Node, schemas: &[Schema<'_>], findings: &mut Findings<'_>) 
             kinds.push(kind);
         }
     }
-    let message = format!("expected {}, found {}", kinds.join(" or "), node.what());
     let description = schemas.iter().find_map(|schema| describe(schema.json));
+    let found = match node.text().filter(|_| kinds.contains(&"a whole number") && node.what() == "a number") {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte)) => {
+            let message = format!("{} is out of range", shown(text));
+            findings.error(codes::OUT_OF_RANGE, node.span.clone(), message, description);
+            return;
+        }
+        // To say that it is a number would not say what is wrong with it.
+        Some(text) => format!("`{}`", shown(text)),
+        None => node.what().to_owned(),
+    };
+    let message = format!("expected {}, found {found}", kinds.join(" or "));
     findings.error(codes::WRONG_TYPE, node.span.clone(), message, description);
 }
 
