@@ -218,6 +218,25 @@ fn try_as_json() {
 }
 
 #[test]
+fn try_a_success() {
+    let try_it =
+        |arguments: &[&'static str]| run(&[&["policy", "try", "--policy", "ladder"], arguments].concat());
+    let acked = try_it(&["--status", "200"]);
+    assert_eq!(
+        (acked.code, &*acked.stdout),
+        (0, "policy    preset ladder\ndecision  ack\nbecause   success: status 200\n")
+    );
+    let acked = try_it(&["--exit-code", "0", "--json"]);
+    assert_eq!(
+        acked.stdout,
+        "{\"action\":\"ack\",\"because\":{\"by\":{\"kind\":\"success\"}},\"text\":\"success: exit code 0\"}\n"
+    );
+    // A verdict beats the status, and what went wrong after the answer is a failure.
+    assert!(try_it(&["--status", "204", "--verdict", "park"]).stdout.contains("decision  park"));
+    assert!(try_it(&["--status", "200", "--timeout"]).stdout.contains("class     TRANSIENT"));
+}
+
+#[test]
 fn try_that_cannot() {
     insta::assert_snapshot!(session(&[
         &["policy", "try", "--policy", "ladder", "--verdict", "maybe"],
