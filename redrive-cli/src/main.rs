@@ -8,6 +8,7 @@ mod config_command;
 mod explain;
 mod failure_arguments;
 mod files;
+mod masked;
 mod plot;
 mod problem;
 mod report;

@@ -12,6 +12,10 @@ struct Ran {
 
 /// Runs the command in the folder of the test files, away from the settings of whoever runs the tests.
 fn run(arguments: &[&str]) -> Ran {
+    run_with(arguments, &[])
+}
+
+fn run_with(arguments: &[&str], env: &[(&str, &str)]) -> Ran {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     let output = Command::new(env!("CARGO_BIN_EXE_redrive"))
         .args(arguments)
@@ -19,6 +23,7 @@ fn run(arguments: &[&str]) -> Ran {
         .env_clear()
         .env("NO_COLOR", "1")
         .env("TZ", "Europe/Berlin")
+        .envs(env.iter().copied())
         .output()
         .unwrap();
     Ran {
@@ -269,6 +274,35 @@ fn a_file_with_a_thousand_errors_on_one_line_is_told_briefly() {
     assert!(ran.stderr.len() < 100_000, "{}", ran.stderr.len());
     assert!(ran.stderr.contains("… and 400 more"), "{}", ran.stderr);
     assert!(ran.stderr.trim_end().ends_with("500 errors"), "{}", ran.stderr);
+}
+
+#[test]
+fn config_check_shows_no_secret_and_nothing_that_turns_a_line_around() {
+    let file = "version: 1
+data: postgres://u:hunter2@db:x/redrive
+brokers:
+  main: { kafka: { bootstrap: 'k:9092', options: { sasl.password: hunter2, a: [1] } } }
+  rabbit: { rabbitmq: { url: 'amqps://u:hunter2@rabbit:y' } }
+  typo: { rabbitmq: { password: hunter2, url: 'amqp://h' } }
+flows:
+  slash: { from: 'amqp://u:hunt/er2@h?queue=q', to: 'http://h' }
+  option: { from: 'kafka://h:9092/t?sasl.password=hunter2%zz', to: 'http://h' }
+  outside: { from: 'amqp://u:${PASSWORD}@h?queue=q', to: 'http://h' }
+  \u{202e}: 1
+";
+    let path = std::env::temp_dir().join(format!("redrive-secrets-{}.yaml", std::process::id()));
+    std::fs::write(&path, file).unwrap();
+    for json in [&[][..], &["--json"]] {
+        let arguments = [&["config", "check", path.to_str().unwrap()], json].concat();
+        let ran = run_with(&arguments, &[("PASSWORD", "hunt/er2")]);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, 2);
+        for secret in ["hunt", "er2", "zz", "\u{202e}"] {
+            assert!(!told.contains(secret), "{secret:?}: {told}");
+        }
+        assert!(json.is_empty() == told.contains("postgres://u:*******@db:x/redrive"), "{told}");
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

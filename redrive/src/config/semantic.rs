@@ -8,7 +8,7 @@ use redrive_core::TextError;
 use super::built_in::is_built_in;
 use super::file::{Config, VERSION};
 use super::finding::{Findings, Severity};
-use super::tree::Node;
+use super::tree::{Kind, Node};
 use super::{flow_checks, policy_checks};
 use crate::address::{AmqpAddress, PostgresAddress, host_and_port};
 use crate::codes;
@@ -163,10 +163,20 @@ fn check_amqp(node: &Node, url: &str, findings: &mut Findings<'_>) {
     }
 }
 
-/// An address that cannot be read, at the character where it goes wrong.
+/// An address that cannot be read, at the character where it goes wrong. What stands there is not repeated where it
+/// may be a password: before a host, in a parameter, or out of the environment.
 pub(super) fn wrong_address(node: &Node, error: &TextError, form: &str, findings: &mut Findings<'_>) {
     let help = format!("write {form}");
-    findings.error(codes::WRONG_ADDRESS, node.place_in(error.at()), error.to_string(), help);
+    let text = node.text().unwrap_or_default();
+    let (before, after) = text.split_at(text.floor_char_boundary(error.at()));
+    let in_parameter = before.rsplit(['?', '&']).next().is_some_and(|part| part.contains('='));
+    let is_written = matches!(&node.kind, Kind::Scalar(scalar) if scalar.begins.is_some());
+    let message = if after.contains('@') || in_parameter || !is_written {
+        format!("expected {} at character {}", error.expected(), error.character())
+    } else {
+        error.to_string()
+    };
+    findings.error(codes::WRONG_ADDRESS, node.place_in(error.at()), message, help);
 }
 
 /// How a place that messages come from or go to is written.
