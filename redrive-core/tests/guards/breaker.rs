@@ -58,18 +58,18 @@ fn opens_by_share_only_from_the_minimum_on() {
 
 #[test]
 fn opens_at_the_share_itself() {
-    // As floats, 0.55 of 20 is a little more than 11.
-    let config = BreakerConfig { consecutive: 0, failure_share: 0.55, ..Default::default() };
+    // As floats, 0.28 of 25 is a little more than 7.
+    let config = BreakerConfig { consecutive: 0, failure_share: 0.28, min_calls: 25, ..Default::default() };
     let mut by_window = breaker(config.clone());
-    for n in 0..19 {
-        let outcome = if n < 9 { Outcome::Success } else { Outcome::Failure };
+    for n in 0..24 {
+        let outcome = if n < 18 { Outcome::Success } else { Outcome::Failure };
         assert_eq!(call(&mut by_window, ms(n), outcome), None, "{n}");
     }
-    assert_eq!(call(&mut by_window, ms(19), Outcome::Failure), Some(BreakerState::Open));
+    assert_eq!(call(&mut by_window, ms(24), Outcome::Failure), Some(BreakerState::Open));
 
-    let mut by_probes = breaker(BreakerConfig { half_open_probes: 20, min_calls: 1, ..config });
+    let mut by_probes = breaker(BreakerConfig { half_open_probes: 25, min_calls: 1, ..config });
     call(&mut by_probes, ms(0), Outcome::Failure);
-    for n in 0..10 {
+    for n in 0..6 {
         assert_eq!(call(&mut by_probes, ms(20_000), Outcome::Failure), None, "{n}");
     }
     assert_eq!(call(&mut by_probes, ms(20_000), Outcome::Failure), Some(BreakerState::Open));

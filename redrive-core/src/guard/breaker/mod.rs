@@ -92,7 +92,7 @@ impl SubAssign for Calls {
     }
 }
 
-/// A share of calls in whole millionths: as floats, 0.55 of 20 is a little more than 11.
+/// A share of calls in whole millionths: as floats, 0.28 of 25 is a little more than 7.
 #[derive(Debug, Clone, Copy)]
 struct Share(u64);
 
