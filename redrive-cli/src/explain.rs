@@ -35,7 +35,7 @@ fn choose(arguments: &ExplainArguments) -> Result<Chosen, Problem> {
             // What is no schedule may be the name of a flow in the configuration there is.
             Err(problem) if problem.code.as_deref() == Some(codes::WRONG_ARGUMENT.id()) => {
                 match files::config(None) {
-                    Some(config) if is_name(what) => {
+                    Some(config) if is_name(what) && name.is_none() => {
                         which_policy::from_file(&config, Some(what), message_type)
                     }
                     _ => Err(problem),

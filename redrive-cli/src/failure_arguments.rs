@@ -10,7 +10,7 @@ use redrive::{Failure, History, Reason, Timestamp, Verdict};
 /// What went wrong, and what happened before.
 #[derive(Debug, Args)]
 pub(crate) struct FailureArguments {
-    /// The HTTP status of the answer
+    /// The HTTP status of the answer; 2xx is a success and acks
     #[arg(long, value_parser = clap::value_parser!(u16).range(100..=999), help_heading = "The failure")]
     status: Option<u16>,
     /// The body of the answer
@@ -28,7 +28,7 @@ pub(crate) struct FailureArguments {
     /// The kind of an I/O error, such as connection_refused
     #[arg(long, value_name = "KIND", help_heading = "The failure")]
     io: Option<IoKind>,
-    /// The exit code of a command
+    /// The exit code of a command; 0 is a success and acks
     #[arg(long, value_name = "CODE", allow_negative_numbers = true, help_heading = "The failure")]
     exit_code: Option<i32>,
     /// The attempt ran out of time
@@ -101,6 +101,24 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 impl FailureArguments {
+    /// What the handler said when it is no failure at all: a status of 2xx or the exit code 0, with nothing beside it
+    /// that went wrong. A verdict beats both.
+    pub(crate) fn success(&self) -> Option<String> {
+        let went_wrong = self.timeout
+            || self.panic
+            || self.verdict.is_some()
+            || self.sqlstate.is_some()
+            || self.io.is_some()
+            || !self.error.is_empty()
+            || !self.message.is_empty();
+        match (self.status, self.exit_code) {
+            _ if went_wrong => None,
+            (Some(status @ 200..=299), None | Some(0)) => Some(format!("status {status}")),
+            (None, Some(0)) => Some("exit code 0".to_owned()),
+            _ => None,
+        }
+    }
+
     /// The failure.
     pub(crate) fn failure(&self) -> Failure {
         let message = |i: usize| self.message.get(i).cloned().unwrap_or_default();

@@ -9,6 +9,7 @@ mod data;
 mod explain;
 mod failure_arguments;
 mod files;
+mod masked;
 mod plot;
 mod problem;
 mod report;

@@ -7,7 +7,9 @@ use miette::{
     SourceSpan,
 };
 use redrive::config::{self, Finding};
+use redrive::core::printable;
 
+use crate::masked::Masked;
 use crate::problem::Problem;
 use crate::terminal;
 
@@ -61,7 +63,8 @@ impl Diagnostic for Shown<'_> {
 /// Shows findings on stderr, and how many there are.
 pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
     let readable = source.lines().all(|line| line.len() <= LONGEST_LINE);
-    let source = NamedSource::new(name, source.to_owned());
+    let masked = Masked::new(if readable { source } else { "" });
+    let source = NamedSource::new(name, masked.text.clone());
     let mut text = String::new();
     for finding in findings.iter().take(MOST_SHOWN) {
         let severity = match finding.severity {
@@ -76,7 +79,10 @@ pub(crate) fn findings(name: &str, source: &str, findings: &[Finding]) {
             message: if readable { &finding.message } else { &placed },
             help: finding.help.as_deref(),
             source: readable.then_some(&source),
-            span: (finding.span.start, finding.span.len()).into(),
+            span: {
+                let [start, end] = [finding.span.start, finding.span.end].map(|at| masked.place(at));
+                (start, end - start).into()
+            },
         }));
         text.push('\n');
     }
@@ -91,12 +97,14 @@ pub(crate) fn problem(problem: &Problem) {
     let Some(code) = &problem.code else {
         return terminal::say(&format!("\n{}", problem.message));
     };
-    let source = problem.shown.as_ref().map(|(text, _)| NamedSource::new("argument", text.clone()));
-    let at = problem.shown.as_ref().map_or(0, |(_, at)| *at);
+    let shown = problem.shown.as_ref().map(|(text, at)| (Masked::new(text), *at));
+    let at = shown.as_ref().map_or(0, |(masked, at)| masked.place(*at));
+    let source = shown.map(|(masked, _)| NamedSource::new("argument", masked.text));
+    let message: String = problem.message.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect();
     let shown = Shown {
         severity: Severity::Error,
         code,
-        message: &problem.message,
+        message: &message,
         help: problem.help.as_deref(),
         source: source.as_ref(),
         span: (at, 0).into(),

@@ -36,6 +36,9 @@ struct Tried {
 
 pub(crate) fn run(arguments: &TryArguments) -> Result<ExitCode, Problem> {
     let chosen = choose(arguments)?;
+    if let Some(success) = arguments.failure.success() {
+        return acked(&chosen, &success, arguments.json);
+    }
     let policy = if chosen.rejects { chosen.policy.with_reject_target() } else { chosen.policy };
     let now = arguments.now.unwrap_or_else(wall_clock);
     let (failure, headers) = (arguments.failure.failure(), arguments.failure.headers());
@@ -95,6 +98,21 @@ pub(crate) fn run(arguments: &TryArguments) -> Result<ExitCode, Problem> {
         line("or", or);
     }
     terminal::print(&text)
+}
+
+/// A success is no failure to decide about: whatever the policy, the message is done.
+fn acked(chosen: &Chosen, success: &str, json: bool) -> Result<ExitCode, Problem> {
+    let text = format!("success: {success}");
+    if json {
+        let by = serde_json::json!({ "by": { "kind": "success" } });
+        let line = serde_json::json!({ "action": Action::Ack.name(), "because": by, "text": text });
+        return terminal::print(&format!("{line}\n"));
+    }
+    let decision = Action::Ack.name();
+    terminal::print(&format!(
+        "{:<9} {}\n{:<9} {BOLD}{decision}{BOLD:#}\n{:<9} {text}\n",
+        "policy", chosen.title, "decision", "because"
+    ))
 }
 
 fn choose(arguments: &TryArguments) -> Result<Chosen, Problem> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use redrive::config::{self, Config, Report, Severity};
-use redrive::core::policy::{ByClass, Preset};
+use redrive::core::policy::{self, ByClass, Preset};
 use redrive::{Policy, PolicySpec, Schedule, codes};
 
 use crate::problem::{MISSING, Problem, USAGE};
@@ -53,6 +53,16 @@ pub(crate) fn from_text(
         other => other,
     };
     let path = Path::new(what);
+    let kind = match (&schedule, what.parse::<Preset>()) {
+        (_, Ok(_)) => Some("a preset"),
+        (Ok(_), _) => Some("a schedule"),
+        _ => None,
+    };
+    if let (Some(kind), Some(name)) = (kind.filter(|_| !path.exists()), name) {
+        let message = format!("`{what}` is {kind}, and there is no `{name}` in it");
+        return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, message)
+            .with_help(format!("leave `{name}` out, or name the file that it stands in")));
+    }
     let looks_like_a_file =
         path.exists() || name.is_some() || path.extension().is_some_and(|end| end == "yaml" || end == "yml");
     match schedule {
@@ -64,9 +74,10 @@ pub(crate) fn from_text(
     }
 }
 
-/// What is questionable about a policy goes to stderr.
+/// What is questionable about a policy goes to stderr. What makes it unusable is told when it is built.
 fn warn(spec: &PolicySpec) {
-    for finding in spec.check() {
+    let warnings = spec.check().into_iter().filter(|finding| finding.severity == policy::Severity::Warning);
+    for finding in warnings {
         crate::terminal::say(&format!("warning: {finding}"));
     }
 }

@@ -12,6 +12,10 @@ struct Ran {
 
 /// Runs the command in the folder of the test files, away from the settings of whoever runs the tests.
 fn run(arguments: &[&str]) -> Ran {
+    run_with(arguments, &[])
+}
+
+fn run_with(arguments: &[&str], env: &[(&str, &str)]) -> Ran {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     let output = Command::new(env!("CARGO_BIN_EXE_redrive"))
         .args(arguments)
@@ -19,6 +23,7 @@ fn run(arguments: &[&str]) -> Ran {
         .env_clear()
         .env("NO_COLOR", "1")
         .env("TZ", "Europe/Berlin")
+        .envs(env.iter().copied())
         .output()
         .unwrap();
     Ran {
@@ -99,6 +104,30 @@ fn explain_that_cannot() {
         &["policy", "explain", "wrong_policy.yaml"],
         &["policy", "explain", "ladder", "--class", "BROKEN"],
     ]));
+}
+
+#[test]
+fn what_makes_a_policy_unusable_is_said_once_and_as_an_error() {
+    let ran = run(&["policy", "explain", "calendar(mon 09:00-10:00 UTC, holidays de)"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.stderr.matches("are not defined").count(), 1, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_preset_and_a_schedule_hold_no_flows() {
+    let ran = run(&["policy", "explain", "ladder", "orders"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("`ladder` is a preset, and there is no `orders` in it"), "{}", ran.stderr);
+    let ran = run(&["policy", "explain", "10s", "orders"]);
+    assert!(ran.stderr.contains("`10s` is a schedule, and there is no `orders` in it"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_time_out_of_range_is_called_that() {
+    let ran = run(&["policy", "explain", "ladder", "--now", "9999-12-31T00:00:00Z"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("is out of range"), "{}", ran.stderr);
 }
 
 #[test]
@@ -194,6 +223,25 @@ fn try_as_json() {
 }
 
 #[test]
+fn try_a_success() {
+    let try_it =
+        |arguments: &[&'static str]| run(&[&["policy", "try", "--policy", "ladder"], arguments].concat());
+    let acked = try_it(&["--status", "200"]);
+    assert_eq!(
+        (acked.code, &*acked.stdout),
+        (0, "policy    preset ladder\ndecision  ack\nbecause   success: status 200\n")
+    );
+    let acked = try_it(&["--exit-code", "0", "--json"]);
+    assert_eq!(
+        acked.stdout,
+        "{\"action\":\"ack\",\"because\":{\"by\":{\"kind\":\"success\"}},\"text\":\"success: exit code 0\"}\n"
+    );
+    // A verdict beats the status, and what went wrong after the answer is a failure.
+    assert!(try_it(&["--status", "204", "--verdict", "park"]).stdout.contains("decision  park"));
+    assert!(try_it(&["--status", "200", "--timeout"]).stdout.contains("class     TRANSIENT"));
+}
+
+#[test]
 fn try_that_cannot() {
     insta::assert_snapshot!(session(&[
         &["policy", "try", "--policy", "ladder", "--verdict", "maybe"],
@@ -226,6 +274,35 @@ fn a_file_with_a_thousand_errors_on_one_line_is_told_briefly() {
     assert!(ran.stderr.len() < 100_000, "{}", ran.stderr.len());
     assert!(ran.stderr.contains("… and 400 more"), "{}", ran.stderr);
     assert!(ran.stderr.trim_end().ends_with("500 errors"), "{}", ran.stderr);
+}
+
+#[test]
+fn config_check_shows_no_secret_and_nothing_that_turns_a_line_around() {
+    let file = "version: 1
+data: postgres://u:hunter2@db:x/redrive
+brokers:
+  main: { kafka: { bootstrap: 'k:9092', options: { sasl.password: hunter2, a: [1] } } }
+  rabbit: { rabbitmq: { url: 'amqps://u:hunter2@rabbit:y' } }
+  typo: { rabbitmq: { password: hunter2, url: 'amqp://h' } }
+flows:
+  slash: { from: 'amqp://u:hunt/er2@h?queue=q', to: 'http://h' }
+  option: { from: 'kafka://h:9092/t?sasl.password=hunter2%zz', to: 'http://h' }
+  outside: { from: 'amqp://u:${PASSWORD}@h?queue=q', to: 'http://h' }
+  \u{202e}: 1
+";
+    let path = std::env::temp_dir().join(format!("redrive-secrets-{}.yaml", std::process::id()));
+    std::fs::write(&path, file).unwrap();
+    for json in [&[][..], &["--json"]] {
+        let arguments = [&["config", "check", path.to_str().unwrap()], json].concat();
+        let ran = run_with(&arguments, &[("PASSWORD", "hunt/er2")]);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, 2);
+        for secret in ["hunt", "er2", "zz", "\u{202e}"] {
+            assert!(!told.contains(secret), "{secret:?}: {told}");
+        }
+        assert!(json.is_empty() == told.contains("postgres://u:*******@db:x/redrive"), "{told}");
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -55,6 +55,6 @@ pub use schedule::{
     ScheduleError, WaitRange,
 };
 pub use text::Text;
-pub use text_error::TextError;
+pub use text_error::{TextError, printable};
 pub use time::Timestamp;
 pub use verdict::{MAX_VERDICT_LEN, Verdict, VerdictError};

@@ -94,15 +94,51 @@ fn token(rest: &str) -> String {
     }
 }
 
-/// A character that keeps its column on a terminal and cannot start a control sequence.
-fn printable(c: char) -> char {
+/// A character that keeps its column on a terminal: it starts no control sequence, has a width, and does not turn
+/// around what stands beside it. White space is a space, and what cannot be shown is U+FFFD.
+///
+/// ```
+/// use redrive_core::printable;
+///
+/// let text: String = "ä\u{1b}\u{202e}\tb".chars().map(printable).collect();
+/// assert_eq!(text, "ä\u{fffd}\u{fffd} b");
+/// ```
+pub fn printable(c: char) -> char {
     if c.is_whitespace() {
         ' '
-    } else if c.is_control() {
+    } else if c.is_control() || is_format(c) {
         '\u{fffd}'
     } else {
         c
     }
+}
+
+/// Whether a character is invisible and changes how others are shown (Unicode's general category Cf): marks that
+/// reverse the direction of writing, joiners, tags, the byte order mark. On a terminal they let a text look like
+/// another one.
+const fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 impl fmt::Display for TextError {
@@ -161,6 +197,15 @@ mod tests {
         let error = TextError::new("a\u{1b}[31m\n", 1, "b");
         assert_eq!(error.to_string(), "expected b at character 2, found `\u{fffd}`");
         assert_eq!(error.caret().to_string(), "a\u{fffd}[31m \n ^");
+    }
+
+    #[test]
+    fn shows_nothing_that_turns_a_text_around() {
+        for c in ['\u{202e}', '\u{2066}', '\u{200f}', '\u{200b}', '\u{feff}', '\u{ad}', '\u{e0041}'] {
+            let error = TextError::new(&format!("a{c}b"), 1, "b");
+            assert_eq!(error.to_string(), "expected b at character 2, found `\u{fffd}`", "{c:?}");
+            assert_eq!(error.caret().to_string(), "a\u{fffd}b\n ^", "{c:?}");
+        }
     }
 
     #[test]

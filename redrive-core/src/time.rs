@@ -74,7 +74,12 @@ impl std::str::FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let time: jiff::Timestamp = text.parse().map_err(|_| {
-            let found: String = text.chars().take(64).collect();
+            let found: String = text.chars().take(64).map(crate::printable).collect();
+            // A date, a time and an offset that can be read, only not as an instant.
+            let pieces = jiff::fmt::temporal::Pieces::parse(text);
+            if pieces.is_ok_and(|pieces| pieces.time().is_some() && pieces.offset().is_some()) {
+                return format!("`{found}` is out of range: the latest time is {}", Self::MAX);
+            }
             format!("`{found}` is not an RFC 3339 time such as 2026-07-01T09:00:00Z")
         })?;
         Ok(Self::from_jiff(time))
@@ -94,6 +99,18 @@ mod tests {
         assert_eq!(Timestamp::MAX + Duration::MAX, Timestamp::MAX);
         assert_eq!(Timestamp::MAX.since(Timestamp::MIN).as_millis(), 315_569_426_400_000);
         assert_eq!(Timestamp::MIN.since(Timestamp::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_time_that_is_too_late_is_still_a_time() {
+        let error = |text: &str| text.parse::<Timestamp>().unwrap_err();
+        assert_eq!(
+            error("9999-12-31T00:00:00Z"),
+            "`9999-12-31T00:00:00Z` is out of range: the latest time is 9999-12-30T22:00:00Z"
+        );
+        for text in ["9999-12-31", "9999-12-31T00:00:00", "2026-02-30T00:00:00Z", "soon"] {
+            assert!(error(text).contains("is not an RFC 3339 time"), "{text}");
+        }
     }
 
     #[test]

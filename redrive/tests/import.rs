@@ -71,6 +71,27 @@ fn settings_may_stand_at_the_root_and_unknown_ones_are_named() {
 }
 
 #[test]
+fn numbers_at_their_ends_make_files_that_load() {
+    let (told, config) =
+        imported(b"messagePolicies: { A: { localAttempts: 0, brokerAttempts: 4294967295 } }");
+    assert!(told.contains("# localAttempts: 0 would leave out the first call, so it is 1."), "{told}");
+    assert_eq!(config.policy("A").unwrap().budgets.unwrap().local_attempts, Some(1));
+    imported(b"{ MaxRetryAttempts: 0 }");
+    imported(b"{ MaxRetryAttempts: 4294967294, RetryDelayMs: 31622400000, UseExponentialBackoff: false }");
+}
+
+#[test]
+fn nothing_in_a_setting_is_taken_for_a_variable_or_hides() {
+    let (told, config) = imported(
+        "failedMessagesRetryConfiguration: { notRetryableExceptions: { list: ['a${B}$${C}\u{202e}d'] } }"
+            .as_bytes(),
+    );
+    assert!(!told.contains('\u{202e}'), "{told}");
+    let rules = serde_json::to_string(&config.policy("default").unwrap().rules).unwrap();
+    assert!(rules.contains("a${B}$${C}\u{202e}d"), "{rules}");
+}
+
+#[test]
 fn what_cannot_be_imported_is_said() {
     let mut told = String::new();
     for settings in [
@@ -81,6 +102,12 @@ fn what_cannot_be_imported_is_said() {
         "failedMessagesRetryConfiguration: { statefulBlockingRetryableExceptions: { retryPolicy: Maybe(3) } }",
         "{ MaxRetryAttempts: three, BackoffMultiplier: 0.5 }",
         "allOtherExceptions: [",
+        "{ MaxRetryAttempts: 99999999999 }",
+        "{ MaxRetryAttempts: 3, RetryDelayMs: 99999999999999 }",
+        "{ MaxRetryAttempts: 3, MaxRetryDelayMs: 0, UseExponentialBackoff: false }",
+        "messagePolicies: { A: { localAttempts: 99999999999, brokerAttempts: -1 } }",
+        "messagePolicies: { A: { brokerAttempts: 2, retryBackoff: 1s forever } }",
+        "failedMessagesRetryConfiguration: { statelessRetryableExceptions: { retryPolicy: 1s forever } }",
     ] {
         let report = import(settings.as_bytes());
         assert!(report.value.is_none(), "{settings}");

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::calendar::MAX_OPENINGS;
 use super::segment::{Factor, Kind, Segment};
-use super::{Calendar, Jitter, MAX_ELEMENTS, Schedule, micros};
+use super::{Calendar, Jitter, MAX_CALENDARS, MAX_ELEMENTS, Schedule, micros};
 use crate::duration::{self, MAX};
 
 /// Why values do not make a schedule.
@@ -40,6 +41,12 @@ pub enum ScheduleError {
     /// An element that goes on for ever has another after it.
     #[error("nothing after an element that goes on forever")]
     AfterForever,
+    /// More calendars than a schedule holds.
+    #[error("at most {MAX_CALENDARS} calendars")]
+    TooManyCalendars,
+    /// A calendar whose windows begin at too many different times of a day.
+    #[error("at most {MAX_OPENINGS} openings a day")]
+    TooManyOpenings,
     /// A calendar whose holidays leave no opening for 366 days.
     #[error("an opening within 366 days")]
     NeverOpen,

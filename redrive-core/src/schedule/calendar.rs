@@ -14,18 +14,23 @@ use crate::Timestamp;
 use crate::duration::MAX_MICROS;
 
 const HOUR_MS: i64 = 3_600_000;
+const MINUTE_MS: i64 = 60_000;
 const MAX_MS: i64 = (MAX_MICROS / 1_000).cast_signed();
 /// The time that the longest gap is looked for in, when no holiday says otherwise. Any full year does.
 const REFERENCE: civil::Date = civil::date(2026, 1, 1);
 const REFERENCE_DAYS: i64 = 372;
 /// Holidays further apart than this do not make the search longer.
 const SEARCH_DAYS: i64 = 5 * 366;
+/// One every quarter of an hour. More openings in a day are no working hours any more.
+pub(super) const MAX_OPENINGS: usize = 96;
+/// So many openings are kept of the time after the first year.
+const KEPT_OPENINGS: usize = 10_000;
 
 /// Working hours in a time zone, less holidays.
 ///
 /// An opening is the beginning of a working hour: the time a window opens, and each hour after that until it
 /// closes. Where summer time skips an opening it moves forward with the clock, where it repeats one the first
-/// counts.
+/// counts. A day has at most 96 openings, and a schedule at most 8 calendars.
 ///
 /// ```
 /// use redrive_core::Calendar;
@@ -171,36 +176,72 @@ impl Calendar {
         Some(self.zone.to_timestamp(day.to_datetime(time)).ok()?.as_millisecond())
     }
 
-    /// Looks for the longest gap in a year and around every holiday.
+    /// Looks for the longest gap in a year and around every holiday, and keeps the openings of a year or more.
+    ///
+    /// The work is bounded whatever the windows and holidays are, because anybody may write them: a day costs one
+    /// look at the time zone, and openings are kept up to a number.
     fn sampled(mut self) -> Result<Self, ScheduleError> {
+        let week = self.week()?;
         let margin = jiff::Span::new().days(10);
-        let (mut day, mut last) = (REFERENCE, days_after(REFERENCE, REFERENCE_DAYS));
-        if let (Some(first_closed), Some(last_closed)) = (self.closed.first(), self.closed.last()) {
-            day = day.min(first_closed.0.saturating_sub(margin));
-            last = last.max(last_closed.0.saturating_add(margin)).min(days_after(day, SEARCH_DAYS));
-        }
-        let mut sample = Vec::new();
+        let (first, mut last) = match (self.closed.first(), self.closed.last()) {
+            (Some(first), Some(last)) => {
+                (REFERENCE.min(first.0.saturating_sub(margin)), last.0.saturating_add(margin))
+            }
+            _ => (REFERENCE, REFERENCE),
+        };
+        last = last.max(days_after(REFERENCE, REFERENCE_DAYS)).min(days_after(first, SEARCH_DAYS));
+        let year = days_after(first, REFERENCE_DAYS);
+        let (mut sample, mut of_day): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
+        let (mut gap, mut before) = (0, None);
+        let mut day = first;
+        let mut midnight = self.instant(day, 0);
         while day <= last {
-            for hours in self.openings(day) {
-                let mut opening = hours.opens;
-                sample.push(opening);
-                while opening + HOUR_MS < hours.closes {
-                    opening += HOUR_MS;
-                    sample.push(opening);
+            let Ok(next) = day.tomorrow() else { break };
+            let next_midnight = self.instant(next, 0);
+            of_day.clear();
+            if self.closed.binary_search(&Date(day)).is_err() {
+                let opens = &week[usize::from(day.weekday().to_monday_zero_offset().unsigned_abs())];
+                match midnight.filter(|midnight| next_midnight == Some(midnight + 24 * HOUR_MS)) {
+                    Some(midnight) => {
+                        of_day.extend(opens.iter().map(|minutes| midnight + i64::from(*minutes) * MINUTE_MS));
+                    }
+                    None => self.openings(day).for_each(|hours| hours.all(&mut of_day)),
                 }
             }
-            let Ok(next) = day.tomorrow() else { break };
-            day = next;
+            of_day.sort_unstable();
+            for opening in &of_day {
+                gap = gap.max(before.map_or(0, |before| opening - before));
+                before = Some(*opening);
+            }
+            if day <= year || sample.len() < KEPT_OPENINGS {
+                sample.extend_from_slice(&of_day);
+            }
+            (day, midnight) = (next, next_midnight);
         }
         sample.sort_unstable();
         sample.dedup();
-        let gap = sample.windows(2).map(|pair| pair[1] - pair[0]).max().ok_or(ScheduleError::NeverOpen)?;
-        if gap > MAX_MS {
+        if gap == 0 || gap > MAX_MS {
             return Err(ScheduleError::NeverOpen);
         }
-        self.longest_gap = gap as u64 * 1_000;
+        self.longest_gap = gap.unsigned_abs() * 1_000;
         self.sample = sample.into();
         Ok(self)
+    }
+
+    /// The openings of each day of the week, in minutes after midnight, for days of 24 hours.
+    fn week(&self) -> Result<[Vec<u16>; 7], ScheduleError> {
+        let mut week: [Vec<u16>; 7] = Default::default();
+        for (day, opens) in week.iter_mut().enumerate() {
+            for window in self.windows.iter().filter(|window| window.days & (1 << day) != 0) {
+                opens.extend((window.opens..window.closes).step_by(60));
+            }
+            opens.sort_unstable();
+            opens.dedup();
+            if opens.len() > MAX_OPENINGS {
+                return Err(ScheduleError::TooManyOpenings);
+            }
+        }
+        Ok(week)
     }
 }
 
@@ -215,6 +256,16 @@ struct Hours {
 }
 
 impl Hours {
+    /// Adds each opening of the window.
+    fn all(&self, openings: &mut Vec<i64>) {
+        let mut opening = self.opens;
+        openings.push(opening);
+        while opening + HOUR_MS < self.closes {
+            opening += HOUR_MS;
+            openings.push(opening);
+        }
+    }
+
     fn next(&self, after: i64) -> Option<i64> {
         if self.opens > after {
             return Some(self.opens);

@@ -37,6 +37,8 @@ use crate::duration::MAX_MICROS;
 
 /// More than this nobody writes by hand, and nobody could read.
 const MAX_ELEMENTS: usize = 64;
+/// Calendars cost work when they are read, and a schedule goes through few of them.
+const MAX_CALENDARS: usize = 8;
 
 /// The delays between attempts, in order, and how they are spread. Cloning is cheap.
 ///
@@ -237,7 +239,11 @@ fn joined(written: Vec<Segment>) -> Result<Vec<Segment>, ScheduleError> {
             None => segments.push(segment),
         }
     }
-    if segments.len() > MAX_ELEMENTS { Err(ScheduleError::TooManyElements) } else { Ok(segments) }
+    if segments.len() > MAX_ELEMENTS {
+        return Err(ScheduleError::TooManyElements);
+    }
+    let calendars = segments.iter().filter(|segment| segment.is_calendar()).count();
+    if calendars > MAX_CALENDARS { Err(ScheduleError::TooManyCalendars) } else { Ok(segments) }
 }
 
 impl fmt::Debug for Schedule {

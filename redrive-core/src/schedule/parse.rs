@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::segment::{Factor, Kind, Segment};
-use super::{Jitter, MAX_ELEMENTS, Schedule, parse_calendar, parse_class};
+use super::{Jitter, MAX_CALENDARS, MAX_ELEMENTS, Schedule, ScheduleError, parse_calendar, parse_class};
 use crate::scan::Scanner;
 use crate::{TextError, duration};
 
@@ -108,6 +108,10 @@ fn element(scanner: &mut Scanner<'_>, elements: &mut Elements) -> Result<(), Tex
         return elements.push(scanner, start, Kind::Fixed(delay), Some(times));
     }
     if is("calendar") {
+        // Before it is read, since reading it is the work that is bounded.
+        if elements.segments.iter().filter(|segment| segment.is_calendar()).count() == MAX_CALENDARS {
+            return Err(scanner.expected(ScheduleError::TooManyCalendars.to_string()));
+        }
         open(scanner, word)?;
         let calendar = parse_calendar::calendar(scanner)?;
         close(scanner)?;

@@ -7,7 +7,8 @@ use super::{Jitter, Limits, Schedule, WaitRange, calendar_wait, micros};
 use crate::duration::MAX_MICROS;
 use crate::{Random, Timestamp};
 
-/// Enough for the mean of decorrelated jitter, which grows by half each step, to cross every range of delays.
+/// Enough for the mean of decorrelated jitter, which grows by half each step, to cross every range of delays. The
+/// longest wait, which grows to three times the last, has crossed it long before.
 const DECORRELATED_STEPS: u32 = 100;
 
 /// Microseconds, both ends included.
@@ -46,20 +47,18 @@ impl Schedule {
         Some(Duration::from_micros(rng.between(span.low, span.high)))
     }
 
-    /// What [`sample`](Self::sample) can give for a step, whatever the waits before were.
+    /// What [`sample`](Self::sample) can give for a step, whatever this schedule's waits before were.
+    ///
+    /// Decorrelated jitter grows from the last wait, also where that came from elsewhere, such as a longer wait
+    /// that the endpoint had asked for; the range does not know of those.
     pub fn range(&self, step: u32, limits: &Limits, now: Timestamp) -> Option<WaitRange> {
-        let span = match self.jitter {
-            // The longest wait before is not known, so the widest is taken.
-            Jitter::Decorrelated => {
-                self.span(step, limits, Some(self.decorrelated_reach(step, limits)), now)?
-            }
-            _ => self.span(step, limits, None, now)?,
+        let (longest, mean) = match self.jitter {
+            Jitter::Decorrelated => self.decorrelated_before(step, limits, now),
+            _ => (None, None),
         };
-        let mean = match self.jitter {
-            Jitter::Decorrelated => self.decorrelated_mean(step, limits, now, span),
-            _ => span.mean(),
-        };
-        let [min, mean, max] = [span.low, mean, span.high].map(Duration::from_micros);
+        let widest = self.span(step, limits, longest, now)?;
+        let mean = self.span(step, limits, mean, now)?.mean();
+        let [min, mean, max] = [widest.low, mean, widest.high].map(Duration::from_micros);
         Some(WaitRange { min, mean, max })
     }
 
@@ -89,24 +88,26 @@ impl Schedule {
         (base, reach.min(self.decorrelated_bound(kind, limits)).max(base))
     }
 
-    /// The longest that the wait before a step can have been: each is up to three times the last, unless a floor
-    /// lifted one or a calendar stood in between.
-    fn decorrelated_reach(&self, step: u32, limits: &Limits) -> u64 {
-        let shape = &*self.shape;
-        if shape.segments.iter().any(Segment::is_calendar) {
-            return MAX_MICROS;
+    /// What the wait before a step can have been: the longest, and the mean, each taken as the middle of its range
+    /// around the mean before. Nothing for the first step, which has none before it.
+    fn decorrelated_before(&self, step: u32, limits: &Limits, now: Timestamp) -> (Option<u64>, Option<u64>) {
+        let begin = step.saturating_sub(DECORRELATED_STEPS);
+        // So far along, anything that grows has grown as far as it can.
+        let grows = self.shape.base > 0 || limits.floor_micros(self.shape.longest, MAX_MICROS) > 0;
+        let has_calendar = self.segments().iter().any(Segment::is_calendar);
+        let mut longest = (begin > 0 && (grows || has_calendar)).then_some(MAX_MICROS);
+        let mut mean = None;
+        for before in begin..step {
+            let is_plain = self.find(before).is_some_and(|(kind, local)| kind.plain(local).is_some());
+            if is_plain {
+                longest = self.span(before, limits, longest, now).map(|span| span.high);
+                mean = self.span(before, limits, mean, now).map(Span::mean);
+            } else {
+                // How long a calendar made it wait depends on a time that is not known.
+                (longest, mean) = (Some(MAX_MICROS), None);
+            }
         }
-        let lifted = limits.floor_micros(shape.longest, limits.cap_micros());
-        shape.base.max(lifted).saturating_mul(3_u64.saturating_pow(step))
-    }
-
-    /// The mean of the waits, each taken as the middle of its range around the mean before.
-    fn decorrelated_mean(&self, step: u32, limits: &Limits, now: Timestamp, widest: Span) -> u64 {
-        let mut previous = None;
-        for _ in 0..step.min(DECORRELATED_STEPS) {
-            previous = self.span(step, limits, previous, now).map(Span::mean);
-        }
-        self.span(step, limits, previous, now).map_or(widest.high, Span::mean)
+        (longest, mean)
     }
 }
 

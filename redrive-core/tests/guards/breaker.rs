@@ -57,6 +57,32 @@ fn opens_by_share_only_from_the_minimum_on() {
 }
 
 #[test]
+fn opens_at_the_share_itself() {
+    // As floats, 0.28 of 25 is a little more than 7.
+    let config = BreakerConfig { consecutive: 0, failure_share: 0.28, min_calls: 25, ..Default::default() };
+    let mut by_window = breaker(config.clone());
+    for n in 0..24 {
+        let outcome = if n < 18 { Outcome::Success } else { Outcome::Failure };
+        assert_eq!(call(&mut by_window, ms(n), outcome), None, "{n}");
+    }
+    assert_eq!(call(&mut by_window, ms(24), Outcome::Failure), Some(BreakerState::Open));
+
+    let mut by_probes = breaker(BreakerConfig { half_open_probes: 25, min_calls: 1, ..config });
+    call(&mut by_probes, ms(0), Outcome::Failure);
+    for n in 0..6 {
+        assert_eq!(call(&mut by_probes, ms(20_000), Outcome::Failure), None, "{n}");
+    }
+    assert_eq!(call(&mut by_probes, ms(20_000), Outcome::Failure), Some(BreakerState::Open));
+}
+
+#[test]
+fn a_share_under_a_millionth_takes_a_failure() {
+    let mut breaker = breaker(BreakerConfig { failure_share: 1e-9, min_calls: 1, ..Default::default() });
+    assert_eq!(call(&mut breaker, ms(0), Outcome::Success), None);
+    assert_eq!(call(&mut breaker, ms(0), Outcome::Failure), Some(BreakerState::Open));
+}
+
+#[test]
 fn opens_by_slow_calls() {
     let config = BreakerConfig { slow_call: Some(ms(100)), min_calls: 4, ..Default::default() };
     let mut breaker = breaker(config);
@@ -247,10 +273,12 @@ impl Model {
         let call =
             (outcome == Outcome::Failure, counts && config.slow_call.is_some_and(|limit| took > limit));
         let too_many = |calls: &[(bool, bool)], of: usize| {
-            let failed = calls.iter().filter(|call| call.0).count() as f64;
-            let slow = calls.iter().filter(|call| call.1).count() as f64;
-            failed >= config.failure_share * of as f64
-                || config.slow_call.is_some() && slow >= config.slow_share * of as f64
+            // Its shares are whole twentieths, so that the model can count in whole numbers.
+            let reached = |some: usize, share: f64| some * 20 >= (share * 20.0).round() as usize * of;
+            let failed = calls.iter().filter(|call| call.0).count();
+            let slow = calls.iter().filter(|call| call.1).count();
+            reached(failed, config.failure_share)
+                || config.slow_call.is_some() && reached(slow, config.slow_share)
         };
         match &mut self.phase {
             Phase::Closed { forced } => {

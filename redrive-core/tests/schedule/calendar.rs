@@ -173,6 +173,36 @@ fn a_calendar_that_never_opens_is_refused() {
 }
 
 #[test]
+fn the_work_of_a_calendar_is_bounded() {
+    // 32 windows of a whole day, each a minute later than the last.
+    let windows: Vec<_> = (0..32).map(|n| format!("mon-sun 00:{n:02}-24:00")).collect();
+    let error = format!("{} UTC", windows.join(", ")).parse::<Calendar>().unwrap_err();
+    assert_eq!(error.expected(), "at most 96 openings a day");
+    assert!(format!("{} UTC", windows[..4].join(", ")).parse::<Calendar>().is_ok());
+    // Windows that say the same again open no more often.
+    let same = vec!["mon-sun 00:00-24:00"; 32].join(", ");
+    assert!(format!("{same} UTC").parse::<Calendar>().is_ok());
+
+    let calendars: Vec<_> = (0..9).map(|n| format!("calendar(mon 09:0{n}-10:00 UTC)")).collect();
+    assert!(calendars[..8].join(", ").parse::<Schedule>().is_ok());
+    let error = calendars.join(", ").parse::<Schedule>().unwrap_err();
+    assert_eq!((error.expected(), error.at()), ("at most 8 calendars", 8 * 31));
+    let built = calendars.iter().map(|text| text[9..text.len() - 1].parse().unwrap());
+    let built = built.map(Schedule::calendar).reduce(redrive_core::ScheduleBuilder::then).unwrap();
+    assert_eq!(built.build(), Err(ScheduleError::TooManyCalendars));
+}
+
+#[test]
+fn holidays_far_apart_and_summer_time_are_in_the_longest_gap() {
+    let longest = |text: &str| text.parse::<Schedule>().unwrap().longest();
+    // A day off four years after another one, on a calendar with an opening every hour.
+    let far = "calendar(mon-sun 00:00-24:00 UTC, holidays 2025-02-03 2029-05-01 2029-05-02)";
+    assert_eq!(longest(far), Duration::from_hours(49));
+    // The night in which the clock is set back is an hour longer.
+    assert_eq!(longest("calendar(mon-sun 09:00-10:00 Europe/Berlin)"), Duration::from_hours(25));
+}
+
+#[test]
 fn the_ends_of_time_do_not_panic() {
     let schedule: Schedule = "calendar(mon-fri 09:00-17:00 Pacific/Kiritimati) forever".parse().unwrap();
     for now in [Timestamp::MIN, Timestamp::MAX] {

@@ -60,6 +60,23 @@ fn decorrelated_jitter_is_uniform_up_to_three_times_the_delay_before() {
 }
 
 #[test]
+fn the_range_of_decorrelated_jitter_grows_with_the_waits_before() {
+    let range = |text: &str, step| {
+        let schedule: Schedule = text.parse().unwrap();
+        let range = schedule.range(step, &Limits::default(), Timestamp::default()).unwrap();
+        (range.min.as_secs(), range.max.as_secs())
+    };
+    let steep = "exponential(1s, factor 1000, times 5) jitter decorrelated";
+    assert_eq!(range(steep, 0), (1, 3));
+    // A tenth of 1000 s is the second step's floor, and 300 s are the third's three times that.
+    assert_eq!(range(steep, 1), (100, 100));
+    assert_eq!(range("1s x5, 1h jitter decorrelated", 3), (1, 81));
+    // After a calendar any wait may have been the last, so only the longest delay bounds it.
+    assert_eq!(range("1s, calendar(mon 09:00-10:00 UTC), 10s, 1h jitter decorrelated", 2), (1, 3600));
+    assert_eq!(range("1s x1000, 1h jitter decorrelated", 999), (1, 3600));
+}
+
+#[test]
 fn a_cap_cuts_the_range_and_piles_nothing_up() {
     let limits = Limits { cap: Some(Duration::from_secs(10)), ..Limits::default() };
     assert_uniform(&samples("10s jitter 10%", 0, &limits), 9.0, 10.0);

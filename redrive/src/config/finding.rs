@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use redrive_core::printable;
 use serde::Serialize;
 
 use crate::codes::Code;
@@ -61,6 +62,11 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A text without what could confuse a terminal; it may be of several lines.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect()
+}
+
 /// Findings as they come in, before they are put into the order of the file.
 pub(crate) struct Findings<'s> {
     source: &'s str,
@@ -99,8 +105,8 @@ impl<'s> Findings<'s> {
         let finding = Finding {
             severity,
             code,
-            message: message.into(),
-            help: help.into(),
+            message: shown(&message.into()),
+            help: help.into().map(|help| shown(&help)),
             line,
             column: self.source[begin..start].chars().count() + 1,
             span: start..span.end.clamp(start, self.source.len()),
@@ -131,6 +137,12 @@ impl<'s> Findings<'s> {
 
     pub(crate) fn has_errors(&self) -> bool {
         self.found.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Whether something is wrong within a place.
+    pub(crate) fn has_error_in(&self, place: &Range<usize>) -> bool {
+        let within = |span: &Range<usize>| place.start <= span.start && span.end <= place.end;
+        self.found.iter().any(|finding| finding.severity == Severity::Error && within(&finding.span))
     }
 
     pub(crate) fn len(&self) -> usize {

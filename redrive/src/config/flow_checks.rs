@@ -8,7 +8,9 @@ use super::finding::Findings;
 use super::flow::{DelayMode, Flow, PolicyRef, Suffixes};
 use super::handler::Handler;
 use super::order::OrderBy;
-use super::semantic::{note_if_not_built_in, wrong_address};
+use super::semantic::{
+    COMMAND_FORM, HANDLER_FORM, HTTP_FORM, SOURCE_FORM, note_if_not_built_in, wrong_address,
+};
 use super::suggest;
 use super::tree::{Entry, Node};
 use crate::address::{HandlerAddress, SourceAddress, split_words};
@@ -56,7 +58,7 @@ impl Checked<'_> {
         let Some(node) = self.node("from") else { return };
         let source = match self.flow.from.parse::<SourceAddress>() {
             Ok(source) => source,
-            Err(error) => return wrong_address(node, &error, findings),
+            Err(error) => return wrong_address(node, &error, SOURCE_FORM, findings),
         };
         let part = if source.kind() == "queue" { "embedded" } else { source.kind() };
         note_if_not_built_in(node, part, findings);
@@ -71,7 +73,7 @@ impl Checked<'_> {
                     findings.error(codes::WRONG_ADDRESS, node.span.clone(), message, help);
                 }
                 Ok(target) => self.check_broker_name(node, &target, findings),
-                Err(error) => wrong_address(node, &error, findings),
+                Err(error) => wrong_address(node, &error, SOURCE_FORM, findings),
             }
         }
     }
@@ -151,33 +153,33 @@ impl Checked<'_> {
         let spec = match &self.flow.to {
             Handler::Address(address) => {
                 if let Err(error) = address.parse::<HandlerAddress>() {
-                    wrong_address(node, &error, findings);
+                    wrong_address(node, &error, HANDLER_FORM, findings);
                 }
                 return;
             }
             Handler::Full(spec) => spec,
         };
-        let given = [spec.http.is_some(), spec.exec.is_some(), spec.jsonl.is_some(), spec.forward.is_some()];
-        if given.iter().filter(|given| **given).count() != 1 {
+        // What is written counts: a part that is wrong may have been left out.
+        if node.given(&["http", "exec", "jsonl", "forward"]).len() != 1 {
             let message = "a handler is exactly one of http, exec, jsonl and forward";
             findings.error(codes::NOT_EXACTLY_ONE, node.span.clone(), message, None);
         }
         if let (Some(url), Some(node)) = (&spec.http, node.get("http"))
             && let Err(error) = HandlerAddress::http(url)
         {
-            wrong_address(node, &error, findings);
+            wrong_address(node, &error, HTTP_FORM, findings);
         }
         for (key, command) in [("exec", &spec.exec), ("jsonl", &spec.jsonl)] {
             if let (Some(command), Some(node)) = (command, node.get(key))
                 && let Err(error) = split_words(command)
             {
-                wrong_address(node, &error, findings);
+                wrong_address(node, &error, COMMAND_FORM, findings);
             }
         }
         let targets = node.find(["forward", "allow"]).map_or(&[][..], Node::items);
         for target in targets {
             if let Some(Err(error)) = target.text().map(str::parse::<SourceAddress>) {
-                wrong_address(target, &error, findings);
+                wrong_address(target, &error, SOURCE_FORM, findings);
             }
         }
         if spec.secret_env.is_some() && spec.secret_file.is_some() {
@@ -207,7 +209,7 @@ impl Checked<'_> {
         let hooks = self.node("hooks").map_or(&[][..], Node::entries);
         for hook in hooks {
             if let Some(Err(error)) = hook.value.text().map(HandlerAddress::http) {
-                wrong_address(&hook.value, &error, findings);
+                wrong_address(&hook.value, &error, HTTP_FORM, findings);
             }
         }
     }
@@ -216,10 +218,16 @@ impl Checked<'_> {
         let breaker = self.flow.breaker.as_ref().and_then(|spec| Breaker::new(spec.to_config()).err());
         let budget =
             self.flow.retry_budget.as_ref().and_then(|spec| RetryBudget::new(spec.to_config()).err());
-        for (key, error) in [("breaker", breaker), ("retry_budget", budget)] {
+        let kept = [serde_json::to_value(&self.flow.breaker), serde_json::to_value(&self.flow.retry_budget)];
+        for ((key, error), kept) in [("breaker", breaker), ("retry_budget", budget)].into_iter().zip(kept) {
             let (Some(GuardError { field, found, help }), Some(node)) = (error, self.node(key)) else {
                 continue;
             };
+            // Where a part was left out, a default in its place is nothing that anybody wrote.
+            let is_default = kept.is_ok_and(|kept| kept.get(field).is_none());
+            if is_default && findings.has_error_in(&node.span) {
+                continue;
+            }
             let span = node.get(field).unwrap_or(node).span.clone();
             findings.error(codes::OUT_OF_RANGE, span, format!("{field} cannot be {found}"), help.to_owned());
         }

@@ -1,7 +1,9 @@
 //! Which policies lie over which, and what comes out of it.
 
-use redrive_core::PolicySpec;
+use std::collections::{BTreeMap, BTreeSet};
+
 use redrive_core::policy::ByClass;
+use redrive_core::{Date, PolicySpec};
 
 use super::file::Config;
 use super::flow::{Flow, PolicyRef};
@@ -47,8 +49,8 @@ impl Config {
     pub(crate) fn laid(&self, layers: &[Layer]) -> PolicySpec {
         let over = |base, layer: &Layer| layer.spec.clone().over(base);
         let mut spec = layers.iter().fold(PolicySpec::default(), over);
-        for by_class in [&mut spec.local, &mut spec.blocking, &mut spec.retry].into_iter().flatten() {
-            self.fill_holidays(by_class);
+        for by_class in schedules(&mut spec.local, &mut spec.blocking, &mut spec.retry) {
+            fill_holidays(by_class, &self.holidays, &mut BTreeSet::new());
         }
         spec
     }
@@ -100,26 +102,56 @@ impl Config {
         layers
     }
 
-    /// The holidays that are defined and that a calendar still could not use, because they leave it without any
-    /// opening.
-    pub(crate) fn unusable_holidays(&self, spec: &PolicySpec) -> Vec<String> {
-        let layers = [&spec.local, &spec.blocking, &spec.retry].into_iter().flatten();
-        let wanted = layers.flat_map(ByClass::iter).flat_map(|(_, schedule)| schedule.holidays_wanted());
-        wanted.filter(|name| self.holidays.contains_key(*name)).map(str::to_owned).collect()
-    }
-
-    /// Tells the calendars which dates a name stands for. A list that leaves a calendar without any opening changes
-    /// nothing; see [`unusable_holidays`](Self::unusable_holidays).
-    fn fill_holidays(&self, by_class: &mut ByClass) {
-        for schedule in by_class.iter_mut() {
-            let wanted: Vec<String> = schedule.holidays_wanted().map(str::to_owned).collect();
-            for name in wanted {
-                let dates = self.holidays.get(&name);
-                if let Some(filled) =
-                    dates.and_then(|dates| schedule.with_holidays(&name, dates.iter().copied()).ok())
-                {
-                    *schedule = filled;
+    /// Tells every calendar of the file which dates its holidays are, and gives the names of those that leave one
+    /// without any opening; that calendar then has none.
+    pub(crate) fn resolve_holidays(&mut self) -> BTreeSet<String> {
+        let mut unusable = BTreeSet::new();
+        let Self { policies, flows, holidays, .. } = self;
+        for spec in policies.values_mut() {
+            for by_class in schedules(&mut spec.local, &mut spec.blocking, &mut spec.retry) {
+                fill_holidays(by_class, holidays, &mut unusable);
+            }
+        }
+        for flow in flows.values_mut() {
+            for by_class in schedules(&mut flow.local, &mut flow.blocking, &mut flow.retry) {
+                fill_holidays(by_class, holidays, &mut unusable);
+            }
+            for policy in flow.policy.iter_mut().chain(flow.types.values_mut()) {
+                let PolicyRef::Inline(spec) = policy else { continue };
+                for by_class in schedules(&mut spec.local, &mut spec.blocking, &mut spec.retry) {
+                    fill_holidays(by_class, holidays, &mut unusable);
                 }
+            }
+        }
+        unusable
+    }
+}
+
+fn schedules<'a>(
+    local: &'a mut Option<ByClass>,
+    blocking: &'a mut Option<ByClass>,
+    retry: &'a mut Option<ByClass>,
+) -> impl Iterator<Item = &'a mut ByClass> {
+    [local, blocking, retry].into_iter().flatten()
+}
+
+/// Tells the calendars which dates a name stands for. Dates that leave a calendar without any opening are left out,
+/// and their name is `unusable`.
+fn fill_holidays(
+    by_class: &mut ByClass,
+    holidays: &BTreeMap<String, Vec<Date>>,
+    unusable: &mut BTreeSet<String>,
+) {
+    for schedule in by_class.iter_mut() {
+        let wanted: BTreeSet<String> = schedule.holidays_wanted().map(str::to_owned).collect();
+        for name in wanted {
+            let Some(dates) = holidays.get(&name) else { continue };
+            let filled = schedule.with_holidays(&name, dates.iter().copied()).or_else(|_| {
+                unusable.insert(name.clone());
+                schedule.with_holidays(&name, [])
+            });
+            if let Ok(filled) = filled {
+                *schedule = filled;
             }
         }
     }

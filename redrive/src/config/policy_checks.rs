@@ -30,7 +30,6 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
             let placed = Placed { tree, layers: &layers, otherwise: place.clone(), partial };
             let spec = config.laid(&layers);
             placed.check(&spec, findings);
-            check_holidays(tree, config, &spec, findings);
             if flow.rejected.is_none() {
                 placed.check_rejections(name, &spec, findings);
             }
@@ -41,18 +40,6 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
         let place = tree.get("policies").and_then(|policies| policies.entry(name));
         let otherwise = place.map_or(tree.span.clone(), |entry| entry.key_span.clone());
         Placed { tree, layers: &layers, otherwise, partial }.check(&config.laid(&layers), findings);
-    }
-}
-
-/// Dates that leave a calendar without any opening are wrong where they stand.
-fn check_holidays(tree: &Node, config: &Config, spec: &PolicySpec, findings: &mut Findings<'_>) {
-    for name in config.unusable_holidays(spec) {
-        if let Some(node) = tree.find(["holidays", &name]) {
-            let message =
-                format!("the holidays `{name}` leave a calendar without a single opening in a year");
-            let help = "leave out dates on which people work".to_owned();
-            findings.error(codes::POLICY_UNUSABLE, node.span.clone(), message, help);
-        }
     }
 }
 
@@ -85,12 +72,34 @@ impl Placed<'_> {
                 continue;
             }
             let written = self.find(&finding.path);
+            if self.partial && self.follows_from_a_gap(&finding.path, written.as_ref(), findings) {
+                continue;
+            }
             // What nobody wrote, nobody can be asked to think about again.
             if written.is_some() || severity == Severity::Error {
                 let place = written.unwrap_or_else(|| self.otherwise.clone());
                 findings.add(severity, code, place, finding.message, finding.help);
             }
         }
+    }
+
+    /// Whether a finding may only be there because a part that was wrong was left out: a part of what it is about, or
+    /// of the budgets that end a schedule.
+    fn follows_from_a_gap(
+        &self,
+        path: &str,
+        written: Option<&Range<usize>>,
+        findings: &Findings<'_>,
+    ) -> bool {
+        let mut about: Vec<_> = written.into_iter().cloned().collect();
+        if matches!(path.split('.').next(), Some("retry" | "blocking")) {
+            let budgets = self.layers.iter().filter_map(|layer| {
+                let layer = self.tree.find(layer.path.iter().map(String::as_str))?;
+                layer.get("budgets")
+            });
+            about.extend(budgets.map(|node| node.span.clone()));
+        }
+        about.iter().any(|place| findings.has_error_in(place))
     }
 
     /// A rule or an exit that rejects needs somewhere to send the event.

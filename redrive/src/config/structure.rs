@@ -5,6 +5,9 @@
 //! left out, together with the smallest part around it that cannot do without it, so that the rest can still be
 //! read and looked at.
 
+use std::cell::Cell;
+
+use redrive_core::printable;
 use serde_json::{Map, Number, Value};
 
 use super::finding::Findings;
@@ -22,7 +25,7 @@ struct Schema<'a> {
 
 /// Checks the tree against a schema and gives back what fits, as JSON.
 pub(crate) fn check(node: &Node, root: &Value, findings: &mut Findings<'_>) -> Option<Value> {
-    let checker = Checker { definitions: &root["$defs"] };
+    let checker = Checker { definitions: &root["$defs"], calendars: Cell::new(0) };
     let schema = Schema { name: "", json: root };
     match &node.kind {
         // A root without one of its keys is still worth looking at.
@@ -50,10 +53,18 @@ pub(crate) fn normalized(mut schema: Value) -> Value {
     schema
 }
 
+/// The type of schedules by class, which is nothing when it names no class.
+const NEVER_EMPTY: &str = "SchedulesByClass";
+
 const MAY_BE_EMPTY: &str = "x-may-be-empty";
+
+/// Working hours cost work when they are read, so a file names only so many.
+const MOST_CALENDARS: usize = 64;
 
 struct Checker<'a> {
     definitions: &'a Value,
+    /// How many calendars were read so far.
+    calendars: Cell<usize>,
 }
 
 impl<'a> Checker<'a> {
@@ -86,6 +97,12 @@ impl<'a> Checker<'a> {
         if let (Kind::Scalar(scalar), Some(check)) = (&node.kind, texts::check_of(schema.name))
             && !scalar.is_null()
         {
+            if schema.name == "Schedule" && self.has_too_many_calendars(&scalar.text) {
+                let message = format!("more than {MOST_CALENDARS} calendars in one file");
+                let help = "write a calendar once, in a policy that flows share".to_owned();
+                findings.error(codes::WRONG_TEXT, node.span.clone(), message, help);
+                return None;
+            }
             return check_text(node, scalar, schema, check, findings);
         }
         if let Some(alternatives) = alternatives(schema) {
@@ -94,7 +111,17 @@ impl<'a> Checker<'a> {
         match (&node.kind, schema.json["type"].as_str()) {
             (Kind::Map(entries), Some("object")) => {
                 let (fits, complete) = self.fitting(node, entries, schema, findings);
-                complete.then_some(fits)
+                let is_empty = schema.name == NEVER_EMPTY && fits.as_object().is_none_or(Map::is_empty);
+                if is_empty && entries.is_empty() {
+                    let help = "give a schedule, or leave the key out".to_owned();
+                    findings.error(
+                        codes::WRONG_TYPE,
+                        node.span.clone(),
+                        "an empty map retries nothing",
+                        help,
+                    );
+                }
+                (complete && !is_empty).then_some(fits)
             }
             (Kind::List(items), Some("array")) => self.check_list(node, items, schema, findings),
             (Kind::Scalar(scalar), Some("string")) if !scalar.is_null() => {
@@ -115,6 +142,13 @@ impl<'a> Checker<'a> {
                 None
             }
         }
+    }
+
+    /// Counts the calendars of a schedule, and says whether they are too many for the file.
+    fn has_too_many_calendars(&self, schedule: &str) -> bool {
+        let count = schedule.to_ascii_lowercase().matches("calendar").count();
+        self.calendars.set(self.calendars.get() + count);
+        count > 0 && self.calendars.get() > MOST_CALENDARS
     }
 
     /// The names of a closed vocabulary, if the schema is one.
@@ -147,6 +181,10 @@ impl<'a> Checker<'a> {
         findings: &mut Findings<'_>,
     ) -> Option<Value> {
         let fitting: Vec<_> = alternatives.iter().filter(|schema| self.may_be(node, **schema)).collect();
+        // Where only one can have been meant, what fits of it is worth looking at.
+        if let [only] = fitting.as_slice() {
+            return self.check(node, **only, findings);
+        }
         let mut fewest: Option<Vec<_>> = None;
         for schema in &fitting {
             let before = findings.len();
@@ -376,8 +414,18 @@ fn wrong_type(node: &Node, schemas: &[Schema<'_>], findings: &mut Findings<'_>) 
             kinds.push(kind);
         }
     }
-    let message = format!("expected {}, found {}", kinds.join(" or "), node.what());
     let description = schemas.iter().find_map(|schema| describe(schema.json));
+    let found = match node.text().filter(|_| kinds.contains(&"a whole number") && node.what() == "a number") {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte)) => {
+            let message = format!("{} is out of range", shown(text));
+            findings.error(codes::OUT_OF_RANGE, node.span.clone(), message, description);
+            return;
+        }
+        // To say that it is a number would not say what is wrong with it.
+        Some(text) => format!("`{}`", shown(text)),
+        None => node.what().to_owned(),
+    };
+    let message = format!("expected {}, found {found}", kinds.join(" or "));
     findings.error(codes::WRONG_TYPE, node.span.clone(), message, description);
 }
 
@@ -404,8 +452,7 @@ fn describe(schema: &Value) -> Option<String> {
 
 /// A text for a message: cut, and without what could confuse a terminal.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String =
-        text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut shown: String = text.chars().take(64).map(printable).collect();
     if text.chars().nth(64).is_some() {
         shown.push('…');
     }

@@ -111,6 +111,12 @@ impl Node {
         self.entry(key).map(|entry| &entry.value)
     }
 
+    /// Which of the keys are written with a value, whatever that is worth.
+    pub(crate) fn given<'k>(&self, keys: &[&'k str]) -> Vec<&'k str> {
+        let is_null = |node: &Self| matches!(&node.kind, Kind::Scalar(scalar) if scalar.is_null());
+        keys.iter().filter(|key| self.get(key).is_some_and(|node| !is_null(node))).copied().collect()
+    }
+
     /// The value under a path of keys and, in lists, numbers.
     pub(crate) fn find<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<&Node> {
         path.into_iter().try_fold(self, |node, step| match &node.kind {

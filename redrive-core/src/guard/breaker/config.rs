@@ -16,7 +16,7 @@ pub enum Window {
 /// The settings of a [`Breaker`](super::Breaker).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BreakerConfig {
-    /// The share of failed calls at which it opens; above 0, at most 1. Default: 0.5.
+    /// The share of failed calls at which it opens; above 0, at most 1, kept to a millionth. Default: 0.5.
     pub failure_share: f64,
     /// The calls that the window must hold before a share says anything. Default: 20.
     pub min_calls: u32,
@@ -29,7 +29,7 @@ pub struct BreakerConfig {
     pub half_open_probes: u32,
     /// A call that took longer than this is slow; `None` when slowness does not matter. Default: `None`.
     pub slow_call: Option<Duration>,
-    /// The share of slow calls at which it opens; above 0, at most 1. Default: 0.5.
+    /// The share of slow calls at which it opens; above 0, at most 1, kept to a millionth. Default: 0.5.
     pub slow_share: f64,
     /// So many failures of the endpoint in a row open it whatever the shares and `min_calls`; 0 for never.
     /// Default: 5.

@@ -16,7 +16,7 @@ use probes::{Probes, Verdict};
 pub use snapshot::{BreakerSnapshot, BreakerState, TripCause};
 
 use super::window::{Buckets, Last};
-use super::{GuardError, nanos};
+use super::{GuardError, MILLION, millionths, nanos};
 
 /// How finely a window of time moves.
 const BUCKETS: usize = 30;
@@ -92,6 +92,28 @@ impl SubAssign for Calls {
     }
 }
 
+/// A share of calls in whole millionths: as floats, 0.28 of 25 is a little more than 7.
+#[derive(Debug, Clone, Copy)]
+struct Share(u64);
+
+impl Share {
+    /// Of a share that was checked; the least is a millionth, since at none a success would open the breaker.
+    fn new(share: f64) -> Self {
+        Self(millionths(share).max(1))
+    }
+
+    /// Whether so many of all are the share or more.
+    fn is_reached(self, some: u64, all: u64) -> bool {
+        u128::from(some) * u128::from(MILLION) >= u128::from(self.0) * u128::from(all)
+    }
+
+    /// The least number of all that is the share or more.
+    fn least(self, all: u32) -> u32 {
+        let least = (self.0 * u64::from(all)).div_ceil(MILLION);
+        u32::try_from(least).unwrap_or(all).clamp(1, all)
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Counted {
     Time(Buckets<Calls>),
@@ -132,6 +154,9 @@ enum Phase {
 #[derive(Debug, Clone)]
 pub struct Breaker {
     config: BreakerConfig,
+    failure_share: Share,
+    /// Nothing when slowness does not matter.
+    slow_share: Option<Share>,
     phase: Phase,
     /// Moves with every change of phase, so that older permits are known as such.
     generation: u32,
@@ -153,10 +178,13 @@ impl Breaker {
             Window::Time(time) => Counted::Time(Buckets::new(nanos(time), BUCKETS)),
             Window::Count(calls) => Counted::Count(Last::new(calls as usize)),
         };
-        let slow_share = config.slow_call.map(|_| config.slow_share);
+        let failure_share = Share::new(config.failure_share);
+        let slow_share = config.slow_call.map(|_| Share::new(config.slow_share));
         Ok(Self {
-            probes: Probes::new(config.half_open_probes, config.failure_share, slow_share),
+            probes: Probes::new(config.half_open_probes, failure_share, slow_share),
             config,
+            failure_share,
+            slow_share,
             phase: Phase::Closed,
             generation: 0,
             counted,
@@ -260,11 +288,11 @@ impl Breaker {
         if calls.all < u64::from(self.config.min_calls) {
             return None;
         }
-        if calls.failed as f64 >= self.config.failure_share * calls.all as f64 {
+        if self.failure_share.is_reached(calls.failed, calls.all) {
             return Some(TripCause::FailureShare);
         }
-        (self.config.slow_call.is_some() && calls.slow as f64 >= self.config.slow_share * calls.all as f64)
-            .then_some(TripCause::SlowShare)
+        let slow_share = self.slow_share.filter(|share| share.is_reached(calls.slow, calls.all));
+        slow_share.map(|_| TripCause::SlowShare)
     }
 
     fn trip(&mut self, now: Duration, cause: TripCause) -> BreakerState {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Share;
+
 /// The places for probes of one half-open spell, and what came back so far.
 ///
 /// A place whose probe does not report in time is given to another probe, so a lost one cannot wedge the breaker.
@@ -37,8 +39,8 @@ pub(super) enum Verdict {
 }
 
 impl Probes {
-    pub(super) fn new(places: u32, failure_share: f64, slow_share: Option<f64>) -> Self {
-        let limit = |share: f64| ((share * f64::from(places)).ceil() as u32).clamp(1, places);
+    pub(super) fn new(places: u32, failure_share: Share, slow_share: Option<Share>) -> Self {
+        let limit = |share: Share| share.least(places);
         Self {
             places: vec![Place::default(); places as usize].into_boxed_slice(),
             next: 0,

@@ -29,6 +29,7 @@ struct Listed {
 }
 
 pub(super) fn write(settings: &Node, parent: &Node, writer: &mut Writer, findings: &mut Findings<'_>) {
+    writer.from(settings);
     writer.blank();
     writer.comment("Imported from failedMessagesRetryConfiguration.");
     writer.open("policies");
@@ -39,6 +40,7 @@ pub(super) fn write(settings: &Node, parent: &Node, writer: &mut Writer, finding
             write_schedule(&entry.value, heading, handling, layer, writer, findings);
         }
     }
+    writer.from(settings);
     let others = settings.entry(OTHERS).or_else(|| parent.entry(OTHERS));
     write_rules(&listed(settings), others, writer, findings);
     for entry in settings.entries() {
@@ -77,6 +79,7 @@ fn write_schedule(
     let text = policy.text().unwrap_or_default();
     match text.parse::<Schedule>() {
         Ok(schedule) => {
+            writer.from(policy);
             writer.comment(&format!("{name}: {text}"));
             writer.text(layer, &schedule.to_string());
         }

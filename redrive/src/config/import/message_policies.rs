@@ -16,6 +16,7 @@ fn backoff(times: u64) -> String {
 }
 
 pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Findings<'_>) {
+    writer.from(settings);
     writer.blank();
     writer.comment("Imported from messagePolicies: a policy for each message type.");
     writer.open("policies");
@@ -23,6 +24,7 @@ pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Finding
     for entry in settings.entries() {
         let name = super::writer::quoted_key(&entry.key);
         types.push(format!("  {name}: {name}"));
+        writer.from(&entry.value);
         writer.open(&entry.key);
         write_policy(&entry.value, writer, findings);
         writer.close();
@@ -36,8 +38,13 @@ pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Finding
 }
 
 fn write_policy(policy: &Node, writer: &mut Writer, findings: &mut Findings<'_>) {
-    let local = policy.entry("localAttempts").and_then(|entry| number(entry, findings));
-    let delayed = policy.entry("brokerAttempts").and_then(|entry| number(entry, findings));
+    let most = u64::from(u32::MAX);
+    let mut local = policy.entry("localAttempts").and_then(|entry| number(entry, most, findings));
+    let delayed = policy.entry("brokerAttempts").and_then(|entry| number(entry, most, findings));
+    if local == Some(0) {
+        writer.comment("localAttempts: 0 would leave out the first call, so it is 1.");
+        local = Some(1);
+    }
     if let Some(retries) = local.and_then(|calls| calls.checked_sub(2)) {
         let times = retries + 1;
         writer.comment(&format!(
@@ -81,7 +88,10 @@ fn write_backoff(entry: Option<&Entry>, times: u64, writer: &mut Writer, finding
         return;
     }
     match (text.parse::<Schedule>(), entry) {
-        (Ok(schedule), _) => {
+        (Ok(schedule), entry) => {
+            if let Some(entry) = entry {
+                writer.from(&entry.value);
+            }
             writer.comment(&format!("retryBackoff: {text}"));
             writer.text("retry", &schedule.to_string());
         }

@@ -8,6 +8,8 @@ mod message_policies;
 mod retry_settings;
 mod writer;
 
+use std::ops::Range;
+
 use super::finding::{Findings, Severity};
 use super::tree::{self, Entry, Node};
 use super::{MAX_BYTES, Report, unreadable};
@@ -44,7 +46,10 @@ pub fn import(bytes: &[u8]) -> Report<String> {
     let mut findings = Findings::new(&source);
     let mut yaml = None;
     if let Some(tree) = tree::read(&mut findings) {
-        yaml = written(&tree, &mut findings);
+        yaml = written(&tree, &mut findings).map(|(yaml, places)| {
+            check_written(&yaml, &places, &mut findings);
+            yaml
+        });
     }
     if yaml.is_none() && findings.len() == 0 {
         let help =
@@ -58,7 +63,21 @@ pub fn import(bytes: &[u8]) -> Report<String> {
     Report { source, value, findings }
 }
 
-fn written(tree: &Node, findings: &mut Findings<'_>) -> Option<String> {
+/// A file that does not load is no use to anybody: what is wrong with it is told where the settings ask for it.
+fn check_written(yaml: &str, places: &[Range<usize>], findings: &mut Findings<'_>) {
+    if findings.has_errors() {
+        return;
+    }
+    let report = super::check(yaml.as_bytes(), &|_| None);
+    for finding in report.findings.into_iter().filter(|finding| finding.severity == Severity::Error) {
+        let place = places.get(finding.line - 1).cloned().unwrap_or(0..0);
+        let message = format!("the file to be written could not be used: {}", finding.message);
+        findings.error(finding.code, place, message, finding.help);
+    }
+}
+
+/// The file, and what of the settings each of its lines was written from.
+fn written(tree: &Node, findings: &mut Findings<'_>) -> Option<(String, Vec<Range<usize>>)> {
     let mut writer = Writer::new();
     if let Some((parent, entry)) = find(tree, &|entry| entry.key == "failedMessagesRetryConfiguration", 0) {
         failed_messages::write(&entry.value, parent, &mut writer, findings);
@@ -88,15 +107,22 @@ fn left_out(entry: &Entry, why: &str, writer: &mut Writer, findings: &mut Findin
     findings.add(Severity::Warning, codes::NOT_CARRIED_OVER, entry.key_span.clone(), message, None);
 }
 
-/// A value that has to be a whole number.
-fn number(entry: &Entry, findings: &mut Findings<'_>) -> Option<u64> {
+/// A value that has to be a whole number from 0 to `most`.
+fn number(entry: &Entry, most: u64, findings: &mut Findings<'_>) -> Option<u64> {
+    let place = entry.value.span.clone();
     let number = match &entry.value.kind {
-        tree::Kind::Scalar(scalar) => scalar.as_integer().and_then(|number| u64::try_from(number).ok()),
+        tree::Kind::Scalar(scalar) => scalar.as_integer(),
         _ => None,
     };
-    if number.is_none() {
+    let Some(number) = number else {
         let message = format!("`{}` has to be a whole number, found {}", entry.key, entry.value.what());
-        findings.error(codes::WRONG_TYPE, entry.value.span.clone(), message, None);
+        findings.error(codes::WRONG_TYPE, place, message, None);
+        return None;
+    };
+    let fits = u64::try_from(number).ok().filter(|number| *number <= most);
+    if fits.is_none() {
+        let help = format!("expected a whole number from 0 to {most}");
+        findings.error(codes::OUT_OF_RANGE, place, format!("{number} is out of range"), help);
     }
-    number
+    fits
 }

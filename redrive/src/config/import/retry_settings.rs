@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::duration::print;
+use redrive_core::duration::{MAX, print};
 
 use super::writer::Writer;
 use super::{Entry, Node, left_out, number, tree::Kind};
@@ -24,10 +24,15 @@ const KNOWN: [&str; 8] = [
 ];
 
 pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Findings<'_>) {
-    let retries = settings.entry("MaxRetryAttempts").and_then(|entry| number(entry, findings)).unwrap_or(3);
+    writer.from(settings);
+    // The first call has to be counted too.
+    let most = u64::from(u32::MAX) - 1;
+    let retries = settings.entry("MaxRetryAttempts").and_then(|entry| number(entry, most, findings));
+    let retries = retries.unwrap_or(3);
     let millis = |key: &str, findings: &mut Findings<'_>| {
         let entry = settings.entry(key)?;
-        number(entry, findings).map(Duration::from_millis)
+        let most = u64::try_from(MAX.as_millis()).unwrap_or(u64::MAX);
+        number(entry, most, findings).map(Duration::from_millis)
     };
     let delay = millis("RetryDelayMs", findings).unwrap_or(Duration::from_millis(DEFAULT_DELAY_MS));
     let longest = millis("MaxRetryDelayMs", findings);
@@ -45,10 +50,12 @@ pub(super) fn write(settings: &Node, writer: &mut Writer, findings: &mut Finding
         writer.comment("MinRetryDelayMs");
         writer.line(&format!("floor: {}", print(shortest)));
     }
-    if let Some(longest) = longest {
+    if let Some((longest, node)) = longest.zip(settings.get("MaxRetryDelayMs")) {
+        writer.from(node);
         writer.comment("MaxRetryDelayMs: no wait is longer, with jitter either.");
         writer.line(&format!("cap: {}", print(longest)));
     }
+    writer.from(settings.get("MaxRetryAttempts").unwrap_or(settings));
     writer.comment(&format!(
         "MaxRetryAttempts: {retries} counts retries; with the first call that is one more."
     ));

@@ -1,27 +1,45 @@
 //! YAML line by line, with comments.
 
+use std::fmt::Write;
+use std::ops::Range;
+
+use redrive_core::printable;
+
+use super::Node;
+
 /// Longer comment lines are broken.
 const WIDTH: usize = 100;
 
 pub(super) struct Writer {
     text: String,
     indent: usize,
+    /// What of the settings is being written down.
+    place: Range<usize>,
+    /// What each line was written from.
+    places: Vec<Range<usize>>,
 }
 
 impl Writer {
     pub(super) fn new() -> Self {
-        let mut writer = Self { text: String::new(), indent: 0 };
+        let mut writer = Self { text: String::new(), indent: 0, place: 0..0, places: Vec::new() };
         writer.line("version: 1");
         writer
     }
 
+    /// Says which setting the lines from here on are written from, so that what is wrong with them can be told there.
+    pub(super) fn from(&mut self, node: &Node) {
+        self.place = node.span.clone();
+    }
+
     pub(super) fn line(&mut self, line: &str) {
+        self.places.push(self.place.clone());
         self.text.push_str(&" ".repeat(self.indent * 2));
         self.text.push_str(line);
         self.text.push('\n');
     }
 
     pub(super) fn blank(&mut self) {
+        self.places.push(self.place.clone());
         self.text.push('\n');
     }
 
@@ -34,7 +52,7 @@ impl Writer {
                 "#".clone_into(&mut line);
             }
             line.push(' ');
-            line.extend(word.chars().filter(|c| !c.is_control()));
+            line.extend(word.chars().map(printable));
         }
         self.line(&line);
     }
@@ -66,14 +84,29 @@ impl Writer {
         }
     }
 
-    pub(super) fn finish(self) -> String {
-        self.text
+    /// The file, and what each of its lines was written from.
+    pub(super) fn finish(self) -> (String, Vec<Range<usize>>) {
+        (self.text, self.places)
     }
 }
 
-/// A text in double quotes; every JSON string is one of YAML.
+/// A value in double quotes, in which nothing is taken for a variable.
 pub(super) fn quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
+    escaped(&text.replace("${", "$${"))
+}
+
+/// A text in double quotes. Every JSON string is one of YAML; what could confuse whoever looks at the file is written
+/// by its number.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in serde_json::to_string(text).unwrap_or_default().chars() {
+        if c == printable(c) {
+            escaped.push(c);
+        } else {
+            let _ = write!(escaped, "\\U{:08X}", u32::from(c));
+        }
+    }
+    escaped
 }
 
 /// A key, in quotes where it needs them.
@@ -84,5 +117,5 @@ pub(super) fn quoted_key(key: &str) -> String {
             key.to_ascii_lowercase().as_str(),
             "null" | "true" | "false" | "yes" | "no" | "on" | "off"
         );
-    if plain { key.to_owned() } else { quoted(key) }
+    if plain { key.to_owned() } else { escaped(key) }
 }
