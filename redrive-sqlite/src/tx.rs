@@ -243,6 +243,8 @@ impl<'c> Tx<'c> {
 
     /// After the commit: tells the readers.
     pub(crate) fn publish_effects(&mut self) {
+        // Let go first: a reader that meets a held row passes it by for good, unless it is told to look back after.
+        self.release_held();
         for delta in &self.deltas {
             if let Some(meta) = self.memory.metas.get_mut(&delta.queue) {
                 meta.ready += delta.ready;
