@@ -35,6 +35,7 @@ use crate::setup::{InCode, flow_spec};
 /// }
 /// ```
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "it is a flow as the configuration knows it")]
 pub struct Flow {
     name: Option<String>,
     flow: config::Flow,
@@ -57,7 +58,7 @@ impl Flow {
             blocking: None,
             retry: None,
             budgets: None,
-            types: Default::default(),
+            types: std::collections::BTreeMap::new(),
             order_by: None,
             delay: None,
             dead_letter: None,
@@ -71,7 +72,7 @@ impl Flow {
             owner: None,
             facts: None,
             hooks: None,
-            links: Default::default(),
+            links: std::collections::BTreeMap::new(),
             redact: Vec::new(),
             suffixes: None,
             topology: None,

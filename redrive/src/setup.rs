@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::classify::Resolver;
-use redrive_core::{FactSource, Policy, Redaction};
+use redrive_core::{Policy, Redaction};
 use redrive_engine::FlowSpec;
 use redrive_engine::handler::http::{HttpHandler, HttpOptions, WebhookSecretError};
 use redrive_engine::handler::{CommandHandler, CommandLine, CommandLineError, Handler, JsonlHandler};
@@ -72,8 +72,7 @@ pub fn flow_spec(
     for kind in flow.types.keys() {
         by_type.insert(kind.clone(), policy(Some(kind))?);
     }
-    let redaction = Redaction::new(flow.redact.iter().cloned().collect::<Vec<FactSource>>())
-        .map_err(|error| fail(format!("redact: {error}")))?;
+    let redaction = Redaction::new(flow.redact.clone()).map_err(|error| fail(format!("redact: {error}")))?;
     let concurrency = flow.concurrency.unwrap_or(64) as usize;
     let mut spec = FlowSpec::new(name, queue, handler);
     spec.policy = policy(None)?;

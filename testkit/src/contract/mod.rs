@@ -9,10 +9,7 @@
 //! - Time is counted in [ticks](Fixture::tick), and no assertion says that something was quick.
 //! - What an adapter cannot do is skipped by its [`Capabilities`], and the scenario says so.
 
-#![allow(
-    clippy::missing_panics_doc,
-    reason = "a scenario panics when the contract is broken: that is what it is for"
-)]
+#![expect(clippy::missing_panics_doc, reason = "a scenario that fails panics; that is how a test says so")]
 
 pub mod breaking;
 pub mod budgets;

@@ -78,11 +78,18 @@ pub async fn a_replay_knows_every_outcome(fixture: &impl Fixture) {
         outcomes.push((entry.message.id, item.outcome));
     }
     outcomes.sort_by(|one, other| one.0.cmp(&other.0));
-    use ReplayOutcome::{Failed, Recovered, Skipped};
     let named = |pairs: &[(&str, ReplayOutcome)]| -> Vec<(String, ReplayOutcome)> {
         pairs.iter().map(|(id, outcome)| ((*id).to_owned(), *outcome)).collect()
     };
-    assert_eq!(outcomes, named(&[("a", Recovered), ("b", Failed), ("c", Recovered), ("d", Skipped)]));
+    assert_eq!(
+        outcomes,
+        named(&[
+            ("a", ReplayOutcome::Recovered),
+            ("b", ReplayOutcome::Failed),
+            ("c", ReplayOutcome::Recovered),
+            ("d", ReplayOutcome::Skipped),
+        ])
+    );
     let after = stage.ports.ledger.replay_items(id, 3, 10).await.expect("items");
     assert_eq!(after, items[3..]);
     assert_eq!(stage.handler.calls_of("e").len(), 2);
@@ -112,8 +119,8 @@ pub async fn a_replay_can_be_paused_and_survives_a_restart(fixture: &impl Fixtur
     let id = stage.replay(in_state(EntryState::Dead)).await;
     let step = stage.ports.ledger.step_replay(id, 1, stage.now()).await.expect("a step");
     assert_eq!((step.sent, step.state), (1, ReplayState::Running));
-    let steer = |to| stage.ports.ledger.steer_replay(id, to, &operator_static(), stage.now());
-    assert_eq!(steer(ReplayState::Paused).await.expect("paused").state, ReplayState::Paused);
+    let paused = stage.ports.ledger.steer_replay(id, ReplayState::Paused, &operator(), stage.now()).await;
+    assert_eq!(paused.expect("paused").state, ReplayState::Paused);
     let step = stage.ports.ledger.step_replay(id, 9, stage.now()).await.expect("a step");
     assert_eq!((step.sent, step.state), (0, ReplayState::Paused));
     eventually(fixture, "the one that was sent to recover", || async {
@@ -140,11 +147,6 @@ pub async fn a_replay_can_be_paused_and_survives_a_restart(fixture: &impl Fixtur
     assert_eq!(what, ["replay resume", "replay pause", "replay run"]);
     running.stop().await;
     stage.ends(flow).await;
-}
-
-fn operator_static() -> &'static redrive_engine::port::Actor {
-    static ACTOR: std::sync::LazyLock<redrive_engine::port::Actor> = std::sync::LazyLock::new(operator);
-    &ACTOR
 }
 
 /// A cancelled replay sends nothing more; what was not sent stays where it was.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redrive_core::{Headers, Policy, PolicySpec};
 use redrive_engine::port::{
-    Actor, Deed, DeedReport, Entry, EntryId, EntryState, Filter, NewMessage, NewReplay, Published, QueueInfo,
-    Selection,
+    Actor, Deed, DeedReport, Depth, Entry, EntryId, EntryState, Filter, NewMessage, NewReplay, Published,
+    QueueInfo, Selection,
 };
 use redrive_engine::{Flow, FlowSpec, StartError};
 use serde_json::Value;
@@ -126,8 +126,7 @@ impl<'f> Stage<'f> {
     /// How much lies in a queue; nothing where there is none.
     pub async fn queue(&self, name: &str) -> QueueInfo {
         let queues = self.ports.broker.queues().await.expect("queues");
-        let none =
-            QueueInfo { name: name.to_owned(), depth: Default::default(), limit: None, dedup_ms: None };
+        let none = QueueInfo { name: name.to_owned(), depth: Depth::default(), limit: None, dedup_ms: None };
         queues.into_iter().find(|queue| queue.name == name).unwrap_or(none)
     }
 

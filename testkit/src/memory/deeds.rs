@@ -64,8 +64,8 @@ impl State {
                 Some(before) => before,
                 None => (Parked, None),
             },
-            (Deed::Archive, Dead | Parked | Discarded) => (Archived, None),
-            (Deed::Reroute(_), Waiting | Held | Dead | Parked) => (Archived, None),
+            (Deed::Archive, Dead | Parked | Discarded)
+            | (Deed::Reroute(_), Waiting | Held | Dead | Parked) => (Archived, None),
             _ => return refused(),
         };
         let Some(row) = self.free_row(id) else { return Err("it is being handled".to_owned()) };
