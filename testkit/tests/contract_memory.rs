@@ -37,9 +37,10 @@ impl Fixture for InMemory {
 
     async fn open(&self) -> Ports {
         let clock = std::sync::Arc::new(TestClock::default());
-        let store = match self.records_in_settle {
-            true => MemoryStore::shared(clock.clone()),
-            false => MemoryStore::apart(clock.clone()),
+        let store = if self.records_in_settle {
+            MemoryStore::shared(clock.clone())
+        } else {
+            MemoryStore::apart(clock.clone())
         };
         let ports = Ports { broker: store.broker(), ledger: store.ledger(), clock };
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);

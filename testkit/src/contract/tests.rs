@@ -5,7 +5,7 @@
 /// The first argument makes a fixture and is evaluated once a test; the second, which may be left out, stands behind
 /// `#[tokio::test]`:
 ///
-/// ```ignore
+/// ```text
 /// testkit::contract_tests!(FileFixture::new(), (flavor = "multi_thread", worker_threads = 2));
 /// ```
 #[macro_export]
