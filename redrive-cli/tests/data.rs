@@ -184,9 +184,9 @@ async fn until(instance: &Instance, flow: &str, state: EntryState, count: u64) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(30), arrive).await.is_err() {
-        panic!("{count} of {flow} should be {state}: {:?}", instance.store().counts().await);
-    }
+    let arrived = tokio::time::timeout(Duration::from_secs(30), arrive).await;
+    let counts = instance.store().counts().await;
+    assert!(arrived.is_ok(), "{count} of {flow} should be {state}: {counts:?}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -428,6 +428,16 @@ fn mistakes_say_what_to_do() {
         &["publish", "queue:orders", "--file", "nowhere.json"],
     ]));
     assert!(!desk.path("nowhere.db").exists(), "looking at a file does not make it");
+}
+
+#[test]
+fn help_teaches() {
+    insta::assert_snapshot!(Desk::new().session(&[
+        &["publish", "--help"],
+        &["messages", "ls", "--help"],
+        &["replay", "run", "--help"],
+        &["discard", "--help"],
+    ]));
 }
 
 #[test]

@@ -179,9 +179,10 @@ fn refused(status: StatusCode, body: &[u8]) -> Refused {
 fn exit(status: StatusCode, code: &str) -> u8 {
     match status {
         StatusCode::NOT_FOUND => MISSING,
-        StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => USAGE,
         StatusCode::UNPROCESSABLE_ENTITY if code == server::codes::PARTLY.id() => FAILED,
-        StatusCode::UNPROCESSABLE_ENTITY => USAGE,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            USAGE
+        }
         status if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT => REFUSED,
         _ => FAILED,
     }

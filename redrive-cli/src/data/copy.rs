@@ -1,9 +1,10 @@
 //! `copy`: an edited copy of a message, as a new one.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use redrive::server::http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::arguments::CopyArguments;
 use super::call::{self, Absent, Data};
@@ -26,17 +27,11 @@ pub(crate) async fn run(arguments: &CopyArguments) -> Result<ExitCode, Problem> 
     ];
     for (name, value) in more {
         if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", encoded(&value)));
+            let _ = write!(path, "&{name}={}", encoded(&value));
         }
     }
     let answer = data.send(Method::POST, &path, None, edited.into()).await?;
     let ids = shown::list(&mut call::json(&answer.bytes)?, "ids")?;
-    let text: String = ids
-        .iter()
-        .filter_map(Value::as_str)
-        .map(
-            |id| if arguments.common.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") },
-        )
-        .collect();
-    terminal::print(&text)
+    let ids: Vec<_> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    terminal::print(&shown::ids(&ids, arguments.common.json))
 }

@@ -101,7 +101,7 @@ impl ListFilter {
         let first =
             [("flow", &self.flow), ("state", &self.state), ("class", &self.class), ("reason", &self.reason)];
         let pairs = given(first, &self.others);
-        pairs.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect()
+        pairs.iter().flat_map(|(name, value)| ["&", *name, "=", &encoded(value)].map(str::to_owned)).collect()
     }
 }
 

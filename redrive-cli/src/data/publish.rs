@@ -148,7 +148,7 @@ async fn one(
         }
         problem
     })?;
-    terminal::print(&printed(&ids, arguments.common.json))
+    terminal::print(&shown::ids(&ids, arguments.common.json))
 }
 
 async fn send(data: &Data, path: &str, lines: String) -> Result<Vec<String>, Refused> {
@@ -156,10 +156,6 @@ async fn send(data: &Data, path: &str, lines: String) -> Result<Vec<String>, Ref
     let mut answer = call::json(&answer.bytes)?;
     let ids = shown::list(&mut answer, "ids")?;
     Ok(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-}
-
-fn printed(ids: &[String], json: bool) -> String {
-    ids.iter().map(|id| if json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") }).collect()
 }
 
 /// A batch on its way, and where its lines stand in the file.
@@ -228,7 +224,7 @@ async fn send_batch(
 ) -> Result<u64, Problem> {
     let Refused { mut problem, object } = match send(data, path, batch.text).await {
         Ok(ids) => {
-            terminal::print(&printed(&ids, arguments.common.json))?;
+            terminal::print(&shown::ids(&ids, arguments.common.json))?;
             return Ok(ids.len() as u64);
         }
         Err(refused) => refused,
@@ -239,16 +235,15 @@ async fn send_batch(
     };
     let mut taken = Vec::new();
     for line in object.get("lines").and_then(Value::as_array).into_iter().flatten() {
-        match line.get("id").and_then(Value::as_str) {
-            Some(id) => taken.push(id.to_owned()),
-            None => {
-                let at = line.get("line").and_then(place).unwrap_or_default();
-                let why = line.get("message").and_then(Value::as_str).unwrap_or_default();
-                terminal::say(&format!("line {at}: {why}"));
-            }
+        if let Some(id) = line.get("id").and_then(Value::as_str) {
+            taken.push(id.to_owned());
+            continue;
         }
+        let at = line.get("line").and_then(place).unwrap_or_default();
+        let why = line.get("message").and_then(Value::as_str).unwrap_or_default();
+        terminal::say(&format!("line {at}: {why}"));
     }
-    terminal::print(&printed(&taken, arguments.common.json))?;
+    terminal::print(&shown::ids(&taken, arguments.common.json))?;
     if let Some(line) = object.get("line")
         && let Some(at) = place(line)
         && let Some((_, why)) = problem.message.split_once(": ")
@@ -266,7 +261,7 @@ async fn send_batch(
         )
     });
     if !taken.is_empty() {
-        problem.message = "a part of the messages was refused".to_owned();
+        problem.message = String::from("a part of the messages was refused");
     }
     Err(problem)
 }

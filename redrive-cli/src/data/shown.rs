@@ -2,7 +2,7 @@
 
 use redrive::Timestamp;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::call;
 use crate::problem::Problem;
@@ -58,7 +58,16 @@ pub(crate) fn all_typed<T: DeserializeOwned>(values: &[Value]) -> Result<Vec<T>,
 
 /// One JSON object per line.
 pub(crate) fn json_lines(values: &[Value]) -> String {
-    values.iter().map(|value| format!("{value}\n")).collect()
+    lines(values.iter().map(ToString::to_string))
+}
+
+/// The ids of new messages, one per line.
+pub(crate) fn ids(ids: &[String], json: bool) -> String {
+    lines(ids.iter().map(|id| if json { json!({ "id": id }).to_string() } else { id.clone() }))
+}
+
+fn lines(texts: impl Iterator<Item = String>) -> String {
+    texts.flat_map(|text| [text, "\n".to_owned()]).collect()
 }
 
 /// `1 message`, `2 messages`.
