@@ -169,7 +169,11 @@ fn check(data: &Path, journal: &Journal, messages: &[(String, &str)], fixed: boo
 #[test]
 fn nothing_is_lost_at_any_named_moment() {
     for point in POINTS {
-        let deaths = scenario(point, 2);
+        // The second time it is passed, when there is one: the first is often before anything of interest.
+        let deaths = match scenario(point, 2) {
+            0 => scenario(point, 1),
+            deaths => deaths,
+        };
         assert!(deaths > 0, "{point} was never passed");
     }
 }
