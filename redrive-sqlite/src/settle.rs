@@ -135,7 +135,7 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         let hash =
             (claim.entry == 0).then(|| PayloadHash::of(delivery.message.body.as_deref().unwrap_or_default()));
         let lane = match &settlement.outcome {
-            Outcome::Hold { lane } => Some(lane.clone()),
+            Outcome::Hold { lane } => Some(lane.as_str().to_owned()),
             _ => None,
         };
         let trail = settlement.trail.as_deref().unwrap_or(&delivery.trail);

@@ -88,7 +88,7 @@ impl QueueSource {
     /// Starts a look on another thread. It runs to its end even when this is cancelled; what it takes is in `ahead`.
     fn start_look(&mut self, room: Room) {
         let (store, view, ahead) = (self.store.clone(), self.view.clone(), self.ahead.clone());
-        let room = Room { messages: room.messages.max(AHEAD), bytes: room.bytes.max(AHEAD_BYTES) };
+        let room = Room { messages: room.messages.max(AHEAD), bytes: room.bytes.max(AHEAD_BYTES), ..room };
         let now = self.store.now();
         self.look = Some(tokio::spawn(async move {
             let readers = store.inner.readers.clone();

@@ -110,14 +110,14 @@ async fn subscribe(store: &Store) -> Box<dyn Source> {
 async fn take(source: &mut Box<dyn Source>, count: usize) -> Vec<Delivery> {
     let mut taken = Vec::new();
     while taken.len() < count {
-        let received = source.receive(Room { messages: 100, bytes: usize::MAX }, &mut taken);
+        let received = source.receive(Room::of(100), &mut taken);
         tokio::time::timeout(Duration::from_secs(30), received).await.expect("nothing came").unwrap();
     }
     taken
 }
 
 fn plain(delivery: &Delivery, outcome: Outcome) -> Settlement {
-    Settlement { delivery: delivery.clone(), outcome, trail: None, record: None, processed_by: None }
+    Settlement::plain(delivery.clone(), outcome)
 }
 
 fn failed(delivery: &Delivery) -> Settlement {
@@ -150,7 +150,7 @@ fn failed(delivery: &Delivery) -> Settlement {
         correlation_id: None,
         causation_id: None,
         owner: None,
-        held_behind: None,
+        held: None,
         replay: None,
     };
     let trail = Trail { attempt: 1, entry_id: Some(entry.to_string().into()), ..Trail::default() };

@@ -49,6 +49,7 @@ impl Diversion<'_> {
         Settlement {
             delivery: job.delivery,
             outcome,
+            lane: None,
             trail: Some(Box::new(trail)),
             record: Some(Box::new(record)),
             processed_by: None,
@@ -130,7 +131,7 @@ impl Diversion<'_> {
             correlation_id: text(&self.facts.correlation),
             causation_id: text(&self.facts.causation),
             owner: self.spec.owner.clone(),
-            held_behind: None,
+            held: None,
             replay: replay_of(&job.delivery.trail),
         }
     }
@@ -168,7 +169,7 @@ pub(crate) fn recovered(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Bo
         correlation_id: None,
         causation_id: None,
         owner: spec.owner.clone(),
-        held_behind: None,
+        held: None,
         replay: replay_of(&job.delivery.trail),
     }))
 }

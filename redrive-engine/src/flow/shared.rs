@@ -80,7 +80,7 @@ impl InHand {
             let messages = spec.prefetch.saturating_sub(self.messages.load(Ordering::Relaxed));
             let bytes = spec.prefetch_bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
             if messages > 0 && bytes > 0 {
-                return Room { messages, bytes };
+                return Room { messages, bytes, retries: messages };
             }
             released.await;
         }
@@ -122,15 +122,7 @@ impl Shared {
         self.gate.open(job.delivery.tag);
         let last = job.last.take().filter(|_| job.in_hand > 0);
         let Some(last) = last else {
-            let delivery = job.delivery;
-            let outcome = Outcome::Return;
-            return self.settle(Settlement {
-                delivery,
-                outcome,
-                trail: None,
-                record: None,
-                processed_by: None,
-            });
+            return self.settle(Settlement::plain(job.delivery, Outcome::Return));
         };
         let now = self.clock.now();
         let mut decision = last.decision;
@@ -152,8 +144,7 @@ impl Shared {
     /// Releases a delivery without a word about it.
     pub(crate) fn release(&self, job: Job) {
         self.gate.open(job.delivery.tag);
-        let (delivery, outcome) = (job.delivery, Outcome::Ack);
-        self.settle(Settlement { delivery, outcome, trail: None, record: None, processed_by: None });
+        self.settle(Settlement::plain(job.delivery, Outcome::Ack));
     }
 
     /// Whether this is a second copy of what a replay has sent: the message's entry has come to an end since.

@@ -171,6 +171,7 @@ fn finish(shared: &Shared, job: Job) {
     shared.settle(Settlement {
         delivery: job.delivery,
         outcome: Outcome::Ack,
+        lane: None,
         trail: None,
         record,
         processed_by,

@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub waiting_is_reachable: bool,
     /// An id that is still queued is refused.
     pub unique_ids: bool,
+    /// Settling holds and opens lanes, and keeps what a quarantine holds.
+    pub lanes: bool,
 }
 
 /// How much more the engine can take in.
@@ -37,6 +39,16 @@ pub struct Room {
     pub messages: usize,
     /// Bytes; a single message larger than this is still handed out, alone.
     pub bytes: usize,
+    /// Of the messages, at most so many that have waited for their time: retries, mostly. A source that cannot tell them
+    /// apart ignores it.
+    pub retries: usize,
+}
+
+impl Room {
+    /// Room for so many messages, of any kind and size.
+    pub const fn of(messages: usize) -> Self {
+        Self { messages, bytes: usize::MAX, retries: messages }
+    }
 }
 
 /// What a flow reads.

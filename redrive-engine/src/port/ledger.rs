@@ -7,8 +7,9 @@ use redrive_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Actor, AuditLine, Counts, Entry, EntryId, EntryState, Filter, Found, Group, HistoryLine, NewMessage,
-    NewReplay, Page, Payload, PortError, Record, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep,
+    Actor, Asked, AuditLine, Control, Counts, Entry, EntryId, EntryState, Filter, Found, Group, HistoryLine,
+    NewMessage, NewReplay, Order, Page, Payload, PortError, Record, Replay, ReplayItem, ReplayPlan,
+    ReplayState, ReplayStep, Standing,
 };
 
 /// What a person does to entries. Each is one transaction with its audit line.
@@ -28,6 +29,8 @@ pub enum Deed {
     Archive,
     /// Send to another address of the same broker.
     Reroute(String),
+    /// Take out of its lane, which goes on without it: the message is parked, or stays where a person has to act.
+    Skip,
 }
 
 impl Deed {
@@ -41,6 +44,7 @@ impl Deed {
             Self::Restore => "restore",
             Self::Archive => "archive",
             Self::Reroute(_) => "reroute",
+            Self::Skip => "skip",
         }
     }
 }
@@ -122,6 +126,20 @@ pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
 
     /// Kept counts.
     async fn counts(&self) -> Result<Counts, PortError>;
+
+    /// How each of these messages of a flow stands in its lane, in their order.
+    async fn standings(&self, flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError>;
+
+    /// Lanes of a flow that are held.
+    async fn held_lanes(&self, flow: &str) -> Result<u64, PortError>;
+
+    /// The controls in force.
+    async fn controls(&self) -> Result<Vec<Control>, PortError>;
+
+    /// Puts an order in force, with its line in the audit; answers with how many messages it touched. An order that
+    /// changes nothing is refused.
+    async fn order(&self, flow: &str, order: &Order, actor: &Actor, now: Timestamp)
+    -> Result<u64, PortError>;
 
     /// Does something to entries, in steps that do not stall the flow.
     async fn act(

@@ -6,10 +6,12 @@
 mod audit;
 mod broker;
 mod clock;
+mod control;
 mod delivery;
 mod entry;
 mod error;
 mod filter;
+mod lane;
 mod ledger;
 mod record;
 mod replay;
@@ -20,6 +22,7 @@ pub use broker::{
     Broker, Capabilities, Depth, NewMessage, Published, QueueInfo, Room, Source, Subscription, Topology,
 };
 pub use clock::{Clock, SystemClock};
+pub use control::{Control, ControlKind, Order, Quarantine, QuarantineError};
 pub use delivery::{Delivery, SourceRef, Tag};
 pub use entry::{
     Counts, Entry, EntryId, EntryState, ErrorShown, Group, HistoryLine, MessageShown, Payload, SafeToReplay,
@@ -27,7 +30,8 @@ pub use entry::{
 };
 pub use error::{PortError, Refusal};
 pub use filter::{Cursor, Filter, Found, Page};
+pub use lane::{Asked, LaneName, Standing};
 pub use ledger::{Deed, DeedReport, Ledger, Problem, Retention, Selection};
-pub use record::{AttemptRecord, Record};
+pub use record::{AttemptRecord, HeldRecord, Record};
 pub use replay::{NewReplay, Replay, ReplayItem, ReplayOutcome, ReplayPlan, ReplayState, ReplayStep};
 pub use settlement::{Outcome, Settlement};

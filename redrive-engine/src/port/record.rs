@@ -38,10 +38,21 @@ pub struct Record {
     pub causation_id: Option<String>,
     /// Who owns the flow.
     pub owner: Option<Arc<str>>,
-    /// The message it is held behind.
-    pub held_behind: Option<String>,
+    /// Why it is kept without having been tried.
+    pub held: Option<Box<HeldRecord>>,
     /// The replay that sent it, when one did.
     pub replay: Option<EntryId>,
+}
+
+/// A message that is kept without having been tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldRecord {
+    /// The id of the message in front, when there is one.
+    pub behind: Option<String>,
+    /// The reason.
+    pub reason: Reason,
+    /// Why, for people.
+    pub because: String,
 }
 
 /// One failed attempt.

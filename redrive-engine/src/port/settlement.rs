@@ -3,7 +3,7 @@
 use redrive_core::Timestamp;
 use redrive_core::headers::Trail;
 
-use super::{Delivery, Record};
+use super::{Delivery, LaneName, Record};
 
 /// What becomes of a delivery. Whatever it is, the copy is durable before the original is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,10 +15,11 @@ pub enum Outcome {
         /// When.
         until: Timestamp,
     },
-    /// Keep it behind its lane's failed head.
+    /// Keep it in a lane: behind its failed head, behind a message it follows, or in quarantine. When the lane has
+    /// opened meanwhile the message is given back, and the record is not written.
     Hold {
-        /// The lane.
-        lane: String,
+        /// The lane that keeps it.
+        lane: LaneName,
     },
     /// To the dead letters.
     DeadLetter,
@@ -49,6 +50,8 @@ pub struct Settlement {
     pub delivery: Delivery,
     /// What becomes of it.
     pub outcome: Outcome,
+    /// The message's own lane, in a flow that keeps order. A diversion holds it behind this message.
+    pub lane: Option<LaneName>,
     /// What the copy carries; nothing where there is no copy.
     pub trail: Option<Box<Trail>>,
     /// What the ledger learns. A broker that shares the ledger's store writes it in the same transaction; else the
@@ -56,4 +59,11 @@ pub struct Settlement {
     pub record: Option<Box<Record>>,
     /// Marks the message as processed by this handler, together with the release.
     pub processed_by: Option<std::sync::Arc<str>>,
+}
+
+impl Settlement {
+    /// Ends a delivery without a word about it.
+    pub const fn plain(delivery: Delivery, outcome: Outcome) -> Self {
+        Self { delivery, outcome, lane: None, trail: None, record: None, processed_by: None }
+    }
 }

@@ -32,6 +32,7 @@ impl Broker for FakeBroker {
             records_in_settle: true,
             waiting_is_reachable: true,
             unique_ids: true,
+            lanes: false,
         }
     }
 

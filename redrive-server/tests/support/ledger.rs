@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use redrive_core::{Class, Reason, Timestamp};
 use redrive_engine::port::{
-    Actor, AuditLine, Counts, Deed, DeedReport, Entry, EntryId, EntryState, ErrorShown, Filter, Found, Group,
-    HistoryLine, Ledger, MessageShown, NewMessage, NewReplay, Page, Payload, PortError, Problem, Record,
-    Refusal, Replay, ReplayItem, ReplayOutcome, ReplayPlan, ReplayState, ReplayStep, Retention, SafeToReplay,
-    Selection, SourceShown, StateCount,
+    Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, ErrorShown,
+    Filter, Found, Group, HistoryLine, Ledger, MessageShown, NewMessage, NewReplay, Order, Page, Payload,
+    PortError, Problem, Record, Refusal, Replay, ReplayItem, ReplayOutcome, ReplayPlan, ReplayState,
+    ReplayStep, Retention, SafeToReplay, Selection, SourceShown, Standing, StateCount,
 };
 
 use super::NOW;
@@ -163,6 +163,28 @@ impl Ledger for FakeLedger {
         })
     }
 
+    async fn standings(&self, _flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        Ok(asked.iter().map(|_| Standing::Open).collect())
+    }
+
+    async fn held_lanes(&self, _flow: &str) -> Result<u64, PortError> {
+        Ok(0)
+    }
+
+    async fn controls(&self) -> Result<Vec<Control>, PortError> {
+        Ok(Vec::new())
+    }
+
+    async fn order(
+        &self,
+        _flow: &str,
+        order: &Order,
+        _actor: &Actor,
+        _now: Timestamp,
+    ) -> Result<u64, PortError> {
+        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
+    }
+
     async fn act(
         &self,
         deed: &Deed,
@@ -189,7 +211,7 @@ impl Ledger for FakeLedger {
             match deed {
                 Deed::Discard => entry.state = EntryState::Discarded,
                 Deed::Archive => entry.state = EntryState::Archived,
-                Deed::Park | Deed::Cancel => entry.state = EntryState::Parked,
+                Deed::Park | Deed::Cancel | Deed::Skip => entry.state = EntryState::Parked,
                 Deed::Restore | Deed::RetryNow | Deed::Reroute(_) => {}
             }
         }

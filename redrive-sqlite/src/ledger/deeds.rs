@@ -144,6 +144,7 @@ fn one(
         Deed::Restore => matches!(from, Discarded | Archived),
         Deed::Archive => matches!(from, Dead | Parked | Discarded),
         Deed::Reroute(_) => matches!(from, Waiting | Held | Dead | Parked),
+        Deed::Skip => false,
     };
     if !allowed {
         return Ok(Err(format!("it is {from}: {} does not apply", deed.name())));
@@ -164,7 +165,7 @@ fn one(
             }
             Move { to: Waiting, earlier: None, due: Some(at), message }
         }
-        Deed::Cancel | Deed::Park => {
+        Deed::Cancel | Deed::Park | Deed::Skip => {
             shelf.put(tx, None)?;
             Move { to: Parked, earlier: None, due: None, message }
         }

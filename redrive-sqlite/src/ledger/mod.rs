@@ -19,9 +19,9 @@ mod tidy;
 use async_trait::async_trait;
 use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Actor, AuditLine, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found, Group,
-    HistoryLine, Ledger, NewMessage, NewReplay, Page, Payload, PortError, Problem, Record, Replay,
-    ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection,
+    Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found,
+    Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Page, Payload, PortError, Problem, Record,
+    Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
 };
 
 use crate::store::Store;
@@ -66,6 +66,28 @@ impl Ledger for Store {
 
     async fn counts(&self) -> Result<Counts, PortError> {
         self.inner.readers.run(tally::counts).await
+    }
+
+    async fn standings(&self, _flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        Ok(asked.iter().map(|_| Standing::Open).collect())
+    }
+
+    async fn held_lanes(&self, _flow: &str) -> Result<u64, PortError> {
+        Ok(0)
+    }
+
+    async fn controls(&self) -> Result<Vec<Control>, PortError> {
+        Ok(Vec::new())
+    }
+
+    async fn order(
+        &self,
+        _flow: &str,
+        order: &Order,
+        _actor: &Actor,
+        _now: Timestamp,
+    ) -> Result<u64, PortError> {
+        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
     }
 
     async fn act(

@@ -154,7 +154,7 @@ async fn a_cancelled_receive_loses_nothing() {
     publish(&store, "orders", &["a", "b", "c"]).await;
     for _ in 0..20 {
         let mut into = Vec::new();
-        let room = Room { messages: 1, bytes: 1 };
+        let room = Room { bytes: 1, ..Room::of(1) };
         tokio::select! {
             biased;
             () = tokio::task::yield_now() => {}
@@ -175,10 +175,10 @@ async fn room_is_kept_by_messages_and_bytes() {
     store.publish("orders", vec![big("a"), big("b"), big("c")]).await.unwrap();
     let mut source = subscribe(&store, "orders").await;
     let mut into = Vec::new();
-    source.receive(Room { messages: 10, bytes: 1_300 }, &mut into).await.unwrap();
+    source.receive(Room { bytes: 1_300, ..Room::of(10) }, &mut into).await.unwrap();
     assert_eq!(ids(&into), ["a", "b"]);
     into.clear();
-    source.receive(Room { messages: 10, bytes: 10 }, &mut into).await.unwrap();
+    source.receive(Room { bytes: 10, ..Room::of(10) }, &mut into).await.unwrap();
     assert_eq!(ids(&into), ["c"], "one that is larger than the room comes alone");
 }
 

@@ -89,7 +89,7 @@ pub(crate) async fn subscribe(store: &Store, queue: &str) -> Box<dyn Source> {
 pub(crate) async fn take(source: &mut Box<dyn Source>, count: usize) -> Vec<Delivery> {
     let mut taken = Vec::new();
     while taken.len() < count {
-        let room = Room { messages: count - taken.len(), bytes: usize::MAX };
+        let room = Room::of(count - taken.len());
         let received = source.receive(room, &mut taken);
         tokio::time::timeout(Duration::from_secs(20), received).await.expect("nothing came").unwrap();
     }
@@ -114,7 +114,7 @@ pub(crate) fn ids(deliveries: &[Delivery]) -> Vec<&str> {
 }
 
 pub(crate) fn settlement(delivery: &Delivery, outcome: Outcome) -> Settlement {
-    Settlement { delivery: delivery.clone(), outcome, trail: None, record: None, processed_by: None }
+    Settlement::plain(delivery.clone(), outcome)
 }
 
 pub(crate) async fn settle_one(store: &Store, settlement: Settlement) {
@@ -160,7 +160,7 @@ pub(crate) fn record(entry: EntryId, flow: &str, state: EntryState, attempts: u3
         correlation_id: None,
         causation_id: None,
         owner: None,
-        held_behind: None,
+        held: None,
         replay: None,
     }
 }

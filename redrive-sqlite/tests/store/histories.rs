@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use redrive_engine::port::{
-    Broker, Deed, Delivery, EntryId, EntryState, Filter, Ledger, NewMessage, NewReplay, Outcome, Page,
-    Published, ReplayState, Retention, Selection, Source,
+    Broker, Deed, Delivery, EntryId, EntryState, Filter, LaneName, Ledger, NewMessage, NewReplay, Outcome,
+    Page, Published, ReplayState, Retention, Selection, Source,
 };
 use redrive_sqlite::Store;
 
@@ -136,7 +136,7 @@ impl World {
             3 => Outcome::DeadLetter,
             4 => Outcome::Park,
             5 => Outcome::Discard,
-            6 => Outcome::Hold { lane: format!("lane-{}", place % 3) },
+            6 => Outcome::Hold { lane: LaneName::of_key(format!("lane-{}", place % 3).as_bytes()) },
             7 => Outcome::Reject { event: "{}".into(), target: "rejected".to_owned() },
             _ => Outcome::Return,
         };

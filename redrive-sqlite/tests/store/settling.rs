@@ -1,6 +1,6 @@
 //! Ending deliveries, and what the ledger then shows.
 
-use redrive_engine::port::{Broker, EntryState, Ledger, Outcome, PortError, Refusal};
+use redrive_engine::port::{Broker, EntryState, LaneName, Ledger, Outcome, PortError, Refusal};
 
 use crate::fixture::{
     Fixture, ack, ann, assert_sound, at, failed, is_empty, publish, recovered, settle_one, settlement,
@@ -20,7 +20,7 @@ async fn every_outcome_leaves_the_message_where_it_belongs() {
     let outcomes = [
         Outcome::Ack,
         Outcome::Delay { until: at(1_000) },
-        Outcome::Hold { lane: "customer-1".to_owned() },
+        Outcome::Hold { lane: LaneName::of_key(b"customer-1") },
         Outcome::DeadLetter,
         Outcome::Park,
         Outcome::Reject { event: "{\"no\":1}".into(), target: "queue:rejected".to_owned() },

@@ -30,6 +30,7 @@ impl MemoryBroker {
             records_in_settle,
             waiting_is_reachable: true,
             unique_ids: true,
+            lanes: false,
         }
     }
 }

@@ -55,7 +55,7 @@ impl State {
         entry.state = record.state;
         entry.due_at = record.due_at;
         entry.attempts = record.attempts;
-        entry.held_behind.clone_from(&record.held_behind);
+        entry.held_behind = record.held.as_ref().and_then(|held| held.behind.clone());
         for (known, told) in [
             (&mut entry.message.kind, &record.message_type),
             (&mut entry.entity, &record.entity),

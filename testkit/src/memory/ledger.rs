@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Actor, AuditLine, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found, Group,
-    HistoryLine, Ledger, NewMessage, NewReplay, Page, Payload, PortError, Problem, Published, Record,
-    Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection,
+    Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found,
+    Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Page, Payload, PortError, Problem, Published,
+    Record, Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
 };
 
 use super::MemoryStore;
@@ -59,6 +59,28 @@ impl Ledger for MemoryLedger {
 
     async fn counts(&self) -> Result<Counts, PortError> {
         Ok(self.store.lock().counts())
+    }
+
+    async fn standings(&self, _flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        Ok(asked.iter().map(|_| Standing::Open).collect())
+    }
+
+    async fn held_lanes(&self, _flow: &str) -> Result<u64, PortError> {
+        Ok(0)
+    }
+
+    async fn controls(&self) -> Result<Vec<Control>, PortError> {
+        Ok(Vec::new())
+    }
+
+    async fn order(
+        &self,
+        _flow: &str,
+        order: &Order,
+        _actor: &Actor,
+        _now: Timestamp,
+    ) -> Result<u64, PortError> {
+        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
     }
 
     async fn act(
