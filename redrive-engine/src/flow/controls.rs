@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::alarms;
 use super::desk::Pauses;
 use super::log;
 use super::shared::Shared;
@@ -13,6 +14,8 @@ use redrive_core::Message;
 
 /// How often the ledger is asked.
 const EVERY: Duration = Duration::from_millis(400);
+/// In how many looks the queue's limit is looked at once.
+const QUEUE_EVERY: u32 = 5;
 
 /// What is kept back.
 #[derive(Debug, Default)]
@@ -70,9 +73,29 @@ pub(crate) async fn look(shared: &Shared) -> Result<(), PortError> {
 
 /// Looks until the flow stops. A ledger that does not answer leaves in force what was.
 pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut looks = 0_u32;
     while shared.sleep(EVERY).await.is_ok() {
-        if let Err(error) = look(&shared).await {
+        let mut seen = look(&shared).await;
+        if looks.is_multiple_of(QUEUE_EVERY) && seen.is_ok() {
+            seen = look_at_queue(&shared).await;
+        }
+        looks = looks.wrapping_add(1);
+        if let Err(error) = seen {
             log::ledger_away(&shared.spec, &error);
         }
     }
+}
+
+/// Raises an alarm when the flow's queue is at its limit: whoever publishes is refused then.
+async fn look_at_queue(shared: &Shared) -> Result<(), PortError> {
+    let queues = shared.broker.queues().await?;
+    let Some(queue) = queues.iter().find(|queue| *queue.name == *shared.spec.source) else { return Ok(()) };
+    let full = queue.limit.filter(|limit| queue.depth.ready + queue.depth.waiting >= *limit);
+    match full {
+        Some(limit) => shared.alarms.raise(alarms::QUEUE_FULL, shared.clock.now(), || {
+            format!("the queue {} is at its limit of {limit} messages; publishers are refused", queue.name)
+        }),
+        None => shared.alarms.clear(alarms::QUEUE_FULL),
+    }
+    Ok(())
 }

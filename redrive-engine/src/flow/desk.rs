@@ -8,6 +8,7 @@
 //! in the retry budget.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ const PROBING: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: Mutex<State>,
+    /// Whether the flow stands still for one message: asked at every settlement, so it costs no lock.
+    gated: AtomicBool,
     /// Something was put on the desk, or may be taken that could not be before.
     news: Notify,
     /// Of the workers that have nothing to do, one waits for news; the others wait for it to go.
@@ -94,6 +97,7 @@ impl Desk {
                 gave_back: false,
                 long_hold,
             }),
+            gated: AtomicBool::new(false),
             news: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
         }
@@ -188,21 +192,32 @@ impl Desk {
 
     /// Lets the flow stand still for this message; answers whether it does. Another may have been first.
     pub(crate) fn close_gate(&self, tag: Tag) -> bool {
-        *self.state().gate.get_or_insert(tag) == tag
+        let mut state = self.state();
+        self.gated.store(true, Ordering::Release);
+        *state.gate.get_or_insert(tag) == tag
     }
 
-    /// The flow goes on, if this message held it.
-    pub(crate) fn open_gate(&self, tag: Tag) {
+    /// The flow goes on, if this message held it; answers whether it did.
+    pub(crate) fn open_gate(&self, tag: Tag) -> bool {
+        if !self.gated.load(Ordering::Acquire) {
+            return false;
+        }
         let mut state = self.state();
-        if state.gate == Some(tag) {
+        let mine = state.gate == Some(tag);
+        if mine {
             state.gate = None;
+            self.gated.store(false, Ordering::Release);
             drop(state);
             self.news.notify_one();
         }
+        mine
     }
 
     /// The message that the flow stands still for.
     pub(crate) fn gate(&self) -> Option<Tag> {
+        if !self.gated.load(Ordering::Acquire) {
+            return None;
+        }
         self.state().gate
     }
 

@@ -8,6 +8,7 @@
 //! Each part is one task (the workers are as many as calls may run at once) and hands values on; nothing reaches
 //! back. What is in hand is bounded by messages and by bytes.
 
+mod alarms;
 mod aside;
 mod attempt;
 mod controls;
@@ -111,6 +112,7 @@ impl Flow {
         let concurrency = spec.concurrency.max(1);
         let shared = Arc::new(Shared {
             metrics: metrics::FlowMetrics::new(&spec.name),
+            alarms: alarms::Alarms::new(&spec.name),
             desk: desk::Desk::new(guards, spec.long_hold),
             lanes: (!spec.order_by.is_none()).then(lanes::Lanes::default),
             controls: controls::Controls::default(),
@@ -216,6 +218,31 @@ impl FlowView {
     /// Whether the flow stands still for one message.
     pub fn is_blocked(&self) -> bool {
         self.shared.desk.gate().is_some()
+    }
+
+    /// What a person should know, for as long as it lasts.
+    pub fn alarms(&self) -> Vec<crate::Alarm> {
+        self.shared.alarms.all()
+    }
+
+    /// What holds the flow, in a few words for people; nothing when nothing does.
+    pub fn holding(&self) -> Option<String> {
+        match self.breaker() {
+            Some(BreakerState::Open) => Some("breaker open".to_owned()),
+            Some(BreakerState::HalfOpen) => Some("breaker half-open".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether a person has paused the flow, and whether its retries alone.
+    pub fn paused(&self) -> (bool, bool) {
+        let pauses = self.shared.desk.pauses();
+        (pauses.all, pauses.retries)
+    }
+
+    /// Lanes with a message in hand; nothing in a flow that keeps no order.
+    pub fn lanes_in_hand(&self) -> usize {
+        self.shared.lanes.as_ref().map_or(0, |lanes| lanes.book().len())
     }
 
     /// Whether the flow has been told to stop.

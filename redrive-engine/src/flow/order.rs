@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::alarms;
 use super::held::{self, Why};
 use super::job::Job;
 use super::lanes::{Arrival, Leave, Seen};
@@ -136,7 +137,9 @@ impl Shared {
 
     /// Ends a delivery. Those behind it in its lane go on, or leave with it.
     pub(crate) fn settle(&self, settlement: Settlement) {
-        self.desk.open_gate(settlement.delivery.tag);
+        if self.desk.open_gate(settlement.delivery.tag) {
+            self.alarms.clear(alarms::BLOCKED);
+        }
         let (Some(lanes), Some(lane)) = (&self.lanes, settlement.lane.clone()) else {
             return self.send(settlement);
         };

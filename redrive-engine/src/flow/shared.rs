@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redrive_core::guard::Outcome as Shown;
+use redrive_core::guard::{BreakerState, Outcome as Shown};
 use redrive_core::headers::Trail;
 use redrive_core::{Action, Random as _, SplitMix64};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::alarms::{self, Alarms};
 use super::controls::Controls;
 use super::desk::{Desk, Pick};
 use super::divert::Diversion;
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) lanes: Option<Lanes>,
     pub(crate) controls: Controls,
     pub(crate) metrics: FlowMetrics,
+    pub(crate) alarms: Alarms,
     /// Jobs that wait in hand for longer than a slot should be kept.
     pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
@@ -154,6 +156,17 @@ impl Shared {
         if let Some(state) = self.desk.finish(self.clock.monotonic(), ticket, shown) {
             log::breaker(&self.spec, state);
             self.metrics.breaker(state);
+            self.tell_breaker(state);
+        }
+    }
+
+    fn tell_breaker(&self, state: BreakerState) {
+        match state {
+            BreakerState::Open => self.alarms.raise(alarms::BREAKER_OPEN, self.clock.now(), || {
+                "the handler fails; messages are held, and none is charged".to_owned()
+            }),
+            BreakerState::Closed => self.alarms.clear(alarms::BREAKER_OPEN),
+            BreakerState::HalfOpen => {}
         }
     }
 
@@ -170,8 +183,26 @@ impl Shared {
     }
 
     /// How often the process died while this message was being handled.
-    pub(crate) fn crashes_of(&self, _delivery: &Delivery) -> u32 {
-        0
+    pub(crate) fn crashes_of(&self, delivery: &Delivery) -> u32 {
+        let Some(journal) = self.spec.journal.as_ref().filter(|journal| journal.suspects() > 0) else {
+            return 0;
+        };
+        let crashes = journal.crashes(journal.name(&self.spec.name, &delivery.message.id));
+        if crashes > 0 {
+            self.alarms.raise(alarms::SUSPECTS, self.clock.now(), || {
+                "the process died while messages were being handled; those run one at a time now".to_owned()
+            });
+        }
+        crashes
+    }
+
+    /// A call for a suspect has ended without killing anybody, or it is not called any more.
+    pub(crate) fn cleared(&self, id: &str) {
+        let Some(journal) = &self.spec.journal else { return };
+        journal.cleared(journal.name(&self.spec.name, id));
+        if journal.suspects() == 0 {
+            self.alarms.clear(alarms::SUSPECTS);
+        }
     }
 
     pub(crate) fn wait_aside(&self, job: Job, after: Duration) {

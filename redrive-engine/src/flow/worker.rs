@@ -17,7 +17,7 @@ use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
-use super::{attempt, log};
+use super::{alarms, attempt, log};
 use crate::handler::{Charge, Context, Marks};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
@@ -62,16 +62,29 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
         return None;
     }
     let started_at = shared.clock.now();
+    if job.crashes >= spec.crash_limit.max(1) {
+        let began = Began { at: started_at, took: Duration::ZERO };
+        let failure = Box::new(crashed(job.crashes));
+        shared.cleared(&job.delivery.message.id);
+        return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
+    }
     let started = shared.clock.monotonic();
     job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
     shared.metrics.started();
+    let journal = spec.journal.as_deref();
+    let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
     let attempted = tokio::select! {
         biased;
         attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context) => Some(attempted),
         () = shared.abort.cancelled() => None,
     };
+    drop(named);
     let took = shared.clock.monotonic().saturating_sub(started);
+    if job.crashes > 0 {
+        shared.cleared(&job.delivery.message.id);
+        job.crashes = 0;
+    }
     let Some(attempted) = attempted else {
         // The stop's deadline is over: the attempt is given up and not charged.
         shared.metrics.ended("aborted", took);
@@ -89,6 +102,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
         _ => {
             shared.metrics.ended("success", took);
             shared.ended(ticket, Some((Shown::Success, took)));
+            shared.alarms.clear(alarms::ENDPOINT_FAULT);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
             finish(shared, job);
             None
@@ -202,6 +216,11 @@ async fn failed(
     };
     shared.ended(ticket, Some((shown, began.took)));
     // What finds out whether the endpoint is back is not charged for finding out that it is not.
+    if decision.action == Action::Return {
+        shared.alarms.raise(alarms::ENDPOINT_FAULT, now, || {
+            format!("the endpoint refuses every call, whatever the message: {}", failure.message())
+        });
+    }
     if (ticket.probe && shown == Shown::Failure) || decision.action == Action::Return {
         shared.metrics.retried("return", &decision.reason);
         job.forgiven(charge);
@@ -211,7 +230,7 @@ async fn failed(
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
         // The lane stands still while its head is in hand; without one the whole flow does.
-        Action::Block { until } if job.lane.is_some() || shared.desk.close_gate(job.delivery.tag) => {
+        Action::Block { until } if job.lane.is_some() || close_gate(shared, &job, now) => {
             ("blocking", Some(until.since(now)))
         }
         _ => ("", None),
@@ -237,6 +256,23 @@ async fn failed(
     };
     shared.settle(diversion.settle(job));
     None
+}
+
+/// Lets the whole flow stand still for a message; answers whether it does.
+fn close_gate(shared: &Shared, job: &Job, now: Timestamp) -> bool {
+    let closed = shared.desk.close_gate(job.delivery.tag);
+    if closed {
+        shared.alarms.raise(alarms::BLOCKED, now, || {
+            format!("a blocking retry of {} holds the flow", job.delivery.message.id)
+        });
+    }
+    closed
+}
+
+/// What is left of an attempt that took its process with it.
+fn crashed(times: u32) -> Failure {
+    Failure::from_message(format!("the process died {times} times while this message was being handled"))
+        .with_reason(Reason::HANDLER_CRASHED)
 }
 
 fn decided(
