@@ -101,7 +101,7 @@ impl Diversion<'_> {
 
     fn record(&self, job: &Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
         let text = |fact: &Option<Text>| fact.as_ref().map(|text| text.as_str().to_owned());
-        let Decision { action, class, reason, because } = self.decision;
+        let Decision { action, class, reason, because, .. } = self.decision;
         let kind = self.facts.message_type.as_deref();
         let group = Fingerprint::of(*class, reason, kind, self.failure.error_type(), self.failure.message());
         Record {

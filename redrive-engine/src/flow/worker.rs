@@ -7,8 +7,7 @@ use redrive_core::classify::Subject;
 use redrive_core::guard::Outcome as Shown;
 use redrive_core::policy::IN_PLACE_SLOT;
 use redrive_core::{
-    Action, Class, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict,
-    decide,
+    Action, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict, decide,
 };
 
 use super::divert::{self, Diversion};
@@ -210,10 +209,7 @@ async fn failed(
         }
     }
 
-    let shown = match (decision.class, &decision.action) {
-        (_, Action::Return) | (Class::Transient, _) => Shown::Failure,
-        _ => Shown::Ignored,
-    };
+    let shown = if decision.endpoint_fault { Shown::Failure } else { Shown::Ignored };
     shared.ended(ticket, Some((shown, began.took)));
     // What finds out whether the endpoint is back is not charged for finding out that it is not.
     if decision.action == Action::Return {
