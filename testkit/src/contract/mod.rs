@@ -23,6 +23,7 @@ pub mod guards;
 pub mod layers;
 pub mod ledger;
 pub mod once;
+pub mod orders;
 pub mod publishing;
 pub mod replays;
 mod stage;
