@@ -236,3 +236,26 @@ impl Force {
         self.force.cancel();
     }
 }
+
+// STAND-IN, to be replaced at the merge: what can be told of a flow without its desk.
+impl FlowView {
+    /// What a person should know, for as long as it lasts.
+    pub fn alarms(&self) -> Vec<crate::Alarm> {
+        let now = self.shared.clock.now();
+        let mut alarms = Vec::new();
+        if self.holding().is_some() {
+            let text = "the handler fails; messages are held, and none is charged";
+            alarms.push(crate::Alarm::new("breaker_open", now, text));
+        }
+        if self.is_blocked() {
+            alarms.push(crate::Alarm::new("blocked", now, "a blocking retry holds the flow"));
+        }
+        alarms
+    }
+
+    /// Which guard holds the flow, in a few words for people; nothing when none does.
+    pub fn holding(&self) -> Option<String> {
+        let open = matches!(self.breaker(), Some(BreakerState::Open | BreakerState::HalfOpen));
+        open.then(|| "breaker open".to_owned())
+    }
+}

@@ -1,6 +1,7 @@
 //! What people have ordered, for as long as it is in force.
 
 use redrive_core::Timestamp;
+use redrive_engine::fail;
 use redrive_engine::port::{Actor, Control, ControlKind, LaneName, Order, Quarantine};
 use rusqlite::{Connection, params};
 
@@ -65,6 +66,7 @@ pub(crate) fn order(tx: &mut Tx<'_>, flow: &str, order: &Order, actor: &Actor, n
         _ => 0,
     };
     audit::add(tx, actor, order.name(), &order.subject(flow), released, now)?;
+    fail::point("sqlite.after_order");
     Ok(released)
 }
 
