@@ -26,6 +26,7 @@ pub mod lanes;
 pub mod layers;
 pub mod ledger;
 pub mod once;
+pub mod orders;
 pub mod publishing;
 pub mod replays;
 mod stage;

@@ -6,9 +6,11 @@
 //! them over afterwards, as with a broker whose ledger is elsewhere.
 
 mod broker;
+mod controls;
 mod deeds;
 mod entries;
 mod faults;
+mod lanes;
 mod ledger;
 mod queue;
 mod replays;

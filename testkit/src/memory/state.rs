@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redrive_core::{Random as _, SplitMix64, Timestamp};
-use redrive_engine::port::{Actor, AuditLine, EntryId, Replay, ReplayItem};
+use redrive_engine::port::{Actor, AuditLine, Control, EntryId, Replay, ReplayItem};
 
 use super::entries::{Carried, Kept};
 use super::queue::Queue;
@@ -15,6 +15,8 @@ pub(super) struct State {
     /// What a message was that has left its queue, for a ledger that is told later.
     pub(super) carried: BTreeMap<EntryId, Carried>,
     pub(super) audit: Vec<AuditLine>,
+    /// What is in force, the oldest first.
+    pub(super) controls: Vec<Control>,
     pub(super) marks: BTreeMap<(String, String), Timestamp>,
     pub(super) replays: Vec<(Replay, Vec<ReplayItem>)>,
     pub(super) last_number: u64,
