@@ -9,6 +9,7 @@ mod broker;
 mod deeds;
 mod entries;
 mod faults;
+mod lanes;
 mod ledger;
 mod queue;
 mod replays;
