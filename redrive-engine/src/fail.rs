@@ -13,6 +13,7 @@ pub const POINTS: &[&str] = &[
     "sqlite.after_settle_write",
     "sqlite.after_record",
     "sqlite.after_deed",
+    "sqlite.after_order",
     "sqlite.after_replay_send",
     "sqlite.before_commit",
     "sqlite.after_commit",

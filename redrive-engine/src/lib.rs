@@ -3,13 +3,17 @@
 //! The engine decides nothing (that is `redrive-core`) and stores nothing (that is an adapter). It takes deliveries
 //! in, calls the handler, hands the decision on, and settles in batches.
 
+mod alarm;
 pub mod fail;
 mod flow;
 pub mod handler;
+pub mod journal;
 pub mod port;
 mod replay;
 mod upkeep;
 
+pub use alarm::Alarm;
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
+pub use journal::Journal;
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;

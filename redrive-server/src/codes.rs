@@ -55,7 +55,7 @@ codes! {
     NO_TOKEN = "RD-API-05", 401, "no token, or a wrong one";
     FOREIGN = "RD-API-06", 403, "a request that was meant for, or comes from, elsewhere";
     NO_ROUTE = "RD-API-07", 404, "nothing is served at this path";
-    NOT_FOUND = "RD-API-08", 404, "no such message, group or replay";
+    NOT_FOUND = "RD-API-08", 404, "no such message, group, replay or flow";
     WRONG_METHOD = "RD-API-09", 405, "a method that the path does not have";
     TOO_SLOW = "RD-API-10", 408, "the request did not arrive in time";
     WRONG_STATE = "RD-API-11", 409, "the state does not allow it";

@@ -31,7 +31,7 @@ pub use api::{Api, Limits, router};
 /// The requests and answers of [`Client::call`].
 pub use axum::http;
 pub use client::{Client, ClientError};
-pub use flows::{Alarm, BreakerShown, FlowShown, FlowState, Flows, NoFlows};
+pub use flows::{BreakerShown, FlowControlled, FlowShown, FlowState, Flows, NoFlows};
 pub use listener::{ListenError, ListenOptions, Listener, Running};
 pub use metrics::{install, recorder};
 pub use metrics_exporter_prometheus::PrometheusHandle;

@@ -86,7 +86,8 @@ fn line(text: &mut String, name: &str, labels: &[(&str, &str)], value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::{Alarm, FlowState};
+    use crate::flows::FlowState;
+    use redrive_engine::Alarm;
 
     #[test]
     fn every_figure_told_here_is_documented() {
@@ -124,12 +125,13 @@ mod tests {
         };
         let flow = FlowShown {
             name: "f".into(),
-            state: FlowState::Held,
-            from: String::new(),
-            to: String::new(),
+            state: FlowState::Holding,
+            holding: None,
+            from: None,
+            to: None,
             in_hand: 0,
             breaker: None,
-            alarms: vec![Alarm { name: "breaker_open".into(), message: "x".into() }],
+            alarms: vec![Alarm::new("breaker_open", Timestamp::from_millis(0), "x")],
             owner: None,
         };
         let mut text = String::new();

@@ -252,7 +252,7 @@ async fn flows_figures_and_the_check_are_shown() {
     let world = World::new();
     let client = world.client();
     let flows = call(&client, get("/v1/flows")).await.json();
-    assert_eq!(flows["flows"][0]["state"], "held");
+    assert_eq!(flows["flows"][0]["state"], "holding");
     assert_eq!(flows["flows"][0]["breaker"], "open");
     assert_eq!(flows["flows"][0]["alarms"][0]["name"], "breaker_open");
     let stats = call(&client, get("/v1/stats")).await.json();

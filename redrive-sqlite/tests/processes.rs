@@ -13,9 +13,9 @@ use redrive_core::headers::Trail;
 use redrive_core::{Class, ErrorLink, Reason};
 use redrive_engine::fail;
 use redrive_engine::port::{
-    Actor, AttemptRecord, Broker, Clock as _, Deed, Delivery, EntryId, EntryState, Filter, Ledger,
-    NewMessage, NewReplay, Outcome, Page, Record, ReplayState, Room, Selection, Settlement, Source,
-    Subscription, SystemClock,
+    Actor, AttemptRecord, Broker, Clock as _, ControlKind, Deed, Delivery, EntryId, EntryState, Filter,
+    Ledger, NewMessage, NewReplay, Order, Outcome, Page, Record, ReplayState, Room, Selection, Settlement,
+    Source, Subscription, SystemClock,
 };
 use redrive_sqlite::{Options, Store};
 
@@ -89,6 +89,10 @@ async fn work(path: &Path) {
     let actor = Actor { who: "ann".to_owned(), why: "test".to_owned() };
     let discard = Selection::Ids(vec!["m5".to_owned()]);
     store.act(&Deed::Discard, &discard, &actor, now()).await.unwrap();
+    for order in [Order::Pause, Order::PauseRetries, Order::Resume] {
+        store.order("orders", &order, &actor, now()).await.unwrap();
+        say(&format!("ordered {}", order.name()));
+    }
     let id = EntryId::now_v7();
     let dead = Filter { state: vec![EntryState::Dead], ..Filter::default() };
     let new = NewReplay { filter: dead, ids: Vec::new(), rate: None, max: None, canary: None };
@@ -220,6 +224,21 @@ async fn assert_nothing_lost(file: &Path, said: &str, at: &str) {
             assert_eq!(held, 1, "{at}: {id} is in {held} places");
         }
     }
+    assert_orders_stand(&store, &named("ordered "), at).await;
+}
+
+/// What was ordered stands, on the record and in force; the one that the kill met stands whole or not at all.
+async fn assert_orders_stand(store: &Store, said: &BTreeSet<String>, at: &str) {
+    let lines: BTreeSet<String> =
+        store.audit(None, 100).await.unwrap().into_iter().map(|line| line.what).collect();
+    for order in said {
+        assert!(lines.contains(order), "{at}: {order} is not on the record");
+    }
+    let controls = store.controls().await.unwrap();
+    let in_force = |kind| controls.iter().any(|control| control.kind == kind);
+    let paused = lines.contains("pause") && !lines.contains("resume");
+    assert_eq!(in_force(ControlKind::Pause), paused, "{at}: {lines:?}");
+    assert_eq!(in_force(ControlKind::PauseRetries), lines.contains("pause --retries"), "{at}: {lines:?}");
 }
 
 fn wait_for(child: &mut Child, line: &str) {

@@ -9,7 +9,7 @@ use redrive_core::guard::BreakerState;
 use redrive_engine::port::{Broker, Clock, Depth, Ledger, Retention, SystemClock};
 use redrive_engine::{Flow, FlowSpec, FlowView, ReplayDriver, Upkeep};
 use redrive_server::{
-    Access, Alarm, Api, BreakerShown, FlowShown, FlowState, Flows, ListenOptions, Listener, Token, router,
+    Access, Api, BreakerShown, FlowShown, FlowState, Flows, ListenOptions, Listener, Token, router,
 };
 use redrive_sqlite::{Durability, Options, Store};
 
@@ -247,30 +247,21 @@ fn shown(view: &FlowView, to: &str) -> FlowShown {
         BreakerState::HalfOpen => BreakerShown::HalfOpen,
         BreakerState::Open => BreakerShown::Open,
     });
-    let open = matches!(breaker, Some(BreakerShown::Open | BreakerShown::HalfOpen));
-    let mut alarms = Vec::new();
-    let mut alarm = |name: &str, message: &str| {
-        alarms.push(Alarm { name: name.to_owned(), message: message.to_owned() });
-    };
-    if open {
-        alarm("breaker_open", "the handler fails; messages are held, and none is charged");
-    }
-    if view.is_blocked() {
-        alarm("blocked", "a blocking retry holds the flow");
-    }
+    let holding = view.holding();
     FlowShown {
         name: spec.name.to_string(),
         state: match () {
             () if view.is_stopping() => FlowState::Stopping,
             () if view.is_blocked() => FlowState::Blocked,
-            () if open => FlowState::Held,
+            () if holding.is_some() => FlowState::Holding,
             () => FlowState::Running,
         },
-        from: spec.address.to_string(),
-        to: to.to_owned(),
+        holding,
+        from: Some(spec.address.to_string()),
+        to: Some(to.to_owned()),
         in_hand: view.in_hand() as u64,
         breaker,
-        alarms,
+        alarms: view.alarms(),
         owner: spec.owner.as_deref().map(str::to_owned),
     }
 }

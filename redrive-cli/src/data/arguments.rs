@@ -19,6 +19,8 @@ pub(crate) enum DataCommand {
     Groups(GroupsArguments),
     /// Show how many messages stand where
     Stats(DataArguments),
+    /// Show how flows are, what people ordered of them, and their alarms
+    Flows(DataArguments),
     /// Send messages back that failed, as a job that can be watched and steered
     #[command(subcommand)]
     Replay(ReplayCommand),

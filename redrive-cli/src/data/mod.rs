@@ -9,6 +9,7 @@ mod call;
 mod copy;
 mod deeds;
 mod filter;
+mod flows;
 mod groups;
 mod ledger;
 mod messages;
@@ -42,6 +43,7 @@ async fn dispatch(command: DataCommand) -> Result<ExitCode, Problem> {
         DataCommand::Messages(MessagesCommand::Show(arguments)) => messages::show(&arguments).await,
         DataCommand::Groups(arguments) => groups::run(&arguments).await,
         DataCommand::Stats(arguments) => stats::run(&arguments).await,
+        DataCommand::Flows(arguments) => flows::run(&arguments).await,
         DataCommand::Replay(command) => replay::run(&command).await,
         DataCommand::RetryNow(arguments) => deeds::run("retry-now", &arguments).await,
         DataCommand::Cancel(arguments) => deeds::run("cancel", &arguments).await,

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use redrive::engine::port::{QueueInfo, StateCount};
-use redrive::server::FlowShown;
+use redrive::server::FlowControlled;
 
 use super::arguments::DataArguments;
 use super::call::{Absent, Data};
-use super::queues;
 use super::shown::{self, local_or_dash, plain};
+use super::{flows as flow_list, queues};
 use crate::problem::Problem;
 use crate::terminal::BOLD;
 use crate::{table, terminal};
@@ -21,10 +21,11 @@ pub(crate) async fn run(arguments: &DataArguments) -> Result<ExitCode, Problem> 
     }
     let states: Vec<StateCount> = shown::all_typed(&shown::list(&mut answer, "states")?)?;
     let queues: Vec<QueueInfo> = shown::all_typed(&shown::list(&mut answer, "queues")?)?;
-    let flows: Vec<FlowShown> = shown::all_typed(&shown::list(&mut answer, "flows")?)?;
+    let flows: Vec<FlowControlled> = shown::all_typed(&shown::list(&mut answer, "flows")?)?;
     let mut parts = vec![messages(&states), format!("{BOLD}queues{BOLD:#}\n{}", queues::listed(&queues))];
-    if data.store().is_none() {
-        parts.insert(0, running(&flows));
+    // Of a file that no instance runs on, only flows with orders are known.
+    if data.store().is_none() || !flows.is_empty() {
+        parts.insert(0, format!("{BOLD}flows{BOLD:#}\n{}", flow_list::listed(&flows)));
     }
     terminal::print(&parts.join("\n"))
 }
@@ -45,28 +46,4 @@ fn messages(states: &[StateCount]) -> String {
         table::laid_out(heads, &rows, 3, terminal::width())
     };
     format!("{BOLD}messages that failed{BOLD:#}\n{listed}")
-}
-
-fn running(flows: &[FlowShown]) -> String {
-    let rows: Vec<_> = flows
-        .iter()
-        .map(|flow| {
-            let alarms: Vec<_> = flow.alarms.iter().map(|alarm| plain(&alarm.message)).collect();
-            [
-                plain(&flow.name),
-                format!("{:?}", flow.state).to_lowercase(),
-                flow.in_hand.to_string(),
-                plain(&flow.from),
-                plain(&flow.to),
-                alarms.join("; "),
-            ]
-        })
-        .collect();
-    let listed = if rows.is_empty() {
-        "  none\n".to_owned()
-    } else {
-        let heads = ["flow", "state", "in hand", "from", "to", "alarms"];
-        table::laid_out(heads, &rows, 5, terminal::width())
-    };
-    format!("{BOLD}flows{BOLD:#}\n{listed}")
 }

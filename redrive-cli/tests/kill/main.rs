@@ -58,6 +58,14 @@ impl Run<'_> {
         }
     }
 
+    /// Pauses or resumes the flow. An order that was cut off may have been taken; it then changes nothing any more.
+    fn order(&mut self, process: Process, verb: &str) -> Process {
+        let path = format!("/v1/flows/orders/{verb}");
+        let (process, status) = self.call(process, &path, "application/json", r#"{ "reason": "test" }"#);
+        assert!(status == 200 || (status == 409 && self.deaths > 0), "{verb}: {status}");
+        process
+    }
+
     /// Waits until it ends because nothing is left to do.
     fn finish(&mut self, mut process: Process) {
         loop {
@@ -86,6 +94,7 @@ fn scenario(point: &str, nth: u32) -> usize {
     let messages = ids(8);
 
     let mut process = run.start();
+    process = run.order(process, "pause");
     for (id, body) in &messages {
         let path = format!("/v1/queues/orders/messages?id={id}");
         let status;
@@ -93,6 +102,7 @@ fn scenario(point: &str, nth: u32) -> usize {
         // A call that was cut off may have been taken; the same id is then refused while it is queued.
         assert!(status == 201 || status == 409, "{point}: {status}");
     }
+    process = run.order(process, "resume");
     run.finish(process);
     check(&data, &journal, &messages, false, point);
 

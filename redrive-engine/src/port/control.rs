@@ -6,7 +6,7 @@ use std::str::FromStr;
 use redrive_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::LaneName;
+use super::{LaneName, Refusal};
 
 /// What a person orders a flow to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,69 @@ impl Order {
             Self::Release(_) => "quarantine rm",
         }
     }
+
+    /// The control that it puts in force or ends.
+    pub const fn control(&self) -> ControlKind {
+        match self {
+            Self::Pause | Self::Resume => ControlKind::Pause,
+            Self::PauseRetries | Self::ResumeRetries => ControlKind::PauseRetries,
+            Self::Quarantine(_) | Self::Release(_) => ControlKind::Quarantine,
+        }
+    }
+
+    /// Whether it puts a control in force, rather than ending one.
+    pub const fn begins(&self) -> bool {
+        matches!(self, Self::Pause | Self::PauseRetries | Self::Quarantine(_))
+    }
+
+    /// Which messages of the flow it is about.
+    pub const fn quarantine(&self) -> Option<&Quarantine> {
+        match self {
+            Self::Quarantine(quarantine) | Self::Release(quarantine) => Some(quarantine),
+            _ => None,
+        }
+    }
+
+    /// The same as the control's target: text for a quarantine, else empty.
+    pub fn target(&self) -> String {
+        self.quarantine().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// What the audit says it was done to: the flow, and for a quarantine which of its messages.
+    pub fn subject(&self, flow: &str) -> String {
+        self.quarantine().map_or_else(|| flow.to_owned(), |quarantine| format!("{flow} {quarantine}"))
+    }
+
+    /// Refuses what no flow could obey: a name that is none, a quarantine that could not be read again.
+    pub fn check(&self, flow: &str) -> Result<(), Refusal> {
+        let fits = (1..=100).contains(&flow.len())
+            && flow.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if !fits {
+            let found: String = flow.chars().take(64).collect();
+            return Err(Refusal::Invalid(format!(
+                "`{found}` is no name of a flow; expected 1 to 100 of a-z, A-Z, 0-9, `.`, `_` and `-`"
+            )));
+        }
+        let Some(quarantine) = self.quarantine() else { return Ok(()) };
+        match quarantine.to_string().parse::<Quarantine>() {
+            Ok(read) if read == *quarantine => Ok(()),
+            Ok(_) => Err(Refusal::Invalid(format!("`{quarantine}` would be read as another quarantine"))),
+            Err(error) => Err(Refusal::Invalid(error.to_string())),
+        }
+    }
+
+    /// Why it is refused where it would change nothing.
+    pub fn refusal(&self, flow: &str) -> Refusal {
+        let target = self.target();
+        Refusal::State(match self {
+            Self::Pause => format!("flow `{flow}` is paused already"),
+            Self::PauseRetries => format!("the retries of flow `{flow}` are paused already"),
+            Self::Resume => format!("flow `{flow}` is not paused"),
+            Self::ResumeRetries => format!("the retries of flow `{flow}` are not paused"),
+            Self::Quarantine(_) => format!("`{target}` of flow `{flow}` is in quarantine already"),
+            Self::Release(_) => format!("`{target}` of flow `{flow}` is not in quarantine"),
+        })
+    }
 }
 
 /// Which messages of a flow are kept back: `key=K`, `tenant=T` or `header:NAME=V`.
@@ -56,8 +119,18 @@ pub enum Quarantine {
 }
 
 impl Quarantine {
-    /// The longest text of a quarantine.
+    /// The longest text of a quarantine, in bytes.
     pub const LONGEST: usize = 400;
+    /// The most of one flow.
+    pub const MOST: u64 = 1_000;
+
+    /// Why another one is refused when the flow has as many as it may.
+    pub fn limit(flow: &str) -> Refusal {
+        Refusal::Limit(format!(
+            "flow `{flow}` has {} quarantines, which is the most; release one first, or pause the flow",
+            Self::MOST
+        ))
+    }
 
     /// The lane that keeps what fits.
     pub fn lane(&self) -> LaneName {
@@ -116,6 +189,9 @@ pub enum ControlKind {
 }
 
 impl ControlKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Pause, Self::PauseRetries, Self::Quarantine];
+
     /// The name as it is stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -149,6 +225,20 @@ pub struct Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_that_nobody_could_obey_is_refused() {
+        let keep = |quarantine| Order::Quarantine(quarantine).check("orders");
+        assert_eq!(Order::Pause.check("orders.eu-1_a"), Ok(()));
+        assert_eq!(keep(Quarantine::Key("a=b".to_owned())), Ok(()));
+        for flow in ["", "a b", "a/b", "ä", &"x".repeat(101)] {
+            assert!(matches!(Order::Pause.check(flow), Err(Refusal::Invalid(_))), "{flow}");
+        }
+        assert!(matches!(keep(Quarantine::Key(String::new())), Err(Refusal::Invalid(_))));
+        assert!(matches!(keep(Quarantine::Tenant("x".repeat(400))), Err(Refusal::Invalid(_))));
+        let name = "a=b".to_owned();
+        assert!(matches!(keep(Quarantine::Header { name, value: "c".to_owned() }), Err(Refusal::Invalid(_))));
+    }
 
     #[test]
     fn a_quarantine_reads_what_it_writes() {

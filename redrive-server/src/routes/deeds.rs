@@ -18,7 +18,7 @@ use crate::params::Params;
 use crate::problem::{Problem, brief};
 use crate::publish;
 
-const DEEDS: &str = "retry-now, cancel, park, discard, restore, archive, reroute";
+const DEEDS: &str = "retry-now, cancel, park, discard, restore, archive, reroute, skip";
 
 /// `{reason, by?, target?}`: the target is for `reroute` only.
 #[derive(Deserialize)]
@@ -49,6 +49,7 @@ fn deed(name: &str, target: Option<String>) -> Result<Deed, Problem> {
         "discard" => Deed::Discard,
         "restore" => Deed::Restore,
         "archive" => Deed::Archive,
+        "skip" => Deed::Skip,
         "reroute" => {
             return match target {
                 Some(target) if !target.trim().is_empty() => Ok(Deed::Reroute(target)),

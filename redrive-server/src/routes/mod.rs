@@ -1,6 +1,7 @@
 //! The paths, and which function serves each.
 
 mod audit;
+mod controls;
 mod deeds;
 mod flows;
 mod groups;
@@ -43,6 +44,9 @@ pub(crate) fn all() -> Router<Api> {
         .route("/v1/groups/{id}", get(groups::show))
         .route("/v1/stats", get(flows::stats))
         .route("/v1/flows", get(flows::list))
+        .route("/v1/flows/{flow}/{verb}", post(controls::steer))
+        .route("/v1/quarantines", get(controls::quarantines).post(controls::keep))
+        .route("/v1/quarantines/release", post(controls::release))
         .route("/v1/replays", get(replays::list).post(replays::begin))
         .route("/v1/replays/plan", post(replays::plan))
         .route("/v1/replays/{id}", get(replays::show))

@@ -20,6 +20,7 @@ pub(crate) struct FakeLedger {
     pub(crate) copies: Mutex<Vec<NewMessage>>,
     pub(crate) audit: Mutex<Vec<AuditLine>>,
     pub(crate) replays: Mutex<Vec<Replay>>,
+    pub(crate) controls: Mutex<Vec<Control>>,
     pub(crate) error: Mutex<Option<PortError>>,
 }
 
@@ -172,17 +173,41 @@ impl Ledger for FakeLedger {
     }
 
     async fn controls(&self) -> Result<Vec<Control>, PortError> {
-        Ok(Vec::new())
+        self.works()?;
+        Ok(self.controls.lock().unwrap().clone())
     }
 
     async fn order(
         &self,
-        _flow: &str,
+        flow: &str,
         order: &Order,
-        _actor: &Actor,
-        _now: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
     ) -> Result<u64, PortError> {
-        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
+        self.works()?;
+        order.check(flow)?;
+        let (kind, target) = (order.control(), order.target());
+        let mut controls = self.controls.lock().unwrap();
+        let before = controls.len();
+        let same = |known: &Control| known.flow == flow && known.kind == kind && known.target == target;
+        let held = controls.iter().find(|known| same(known)).map(|known| known.held);
+        match (order.begins(), held) {
+            (true, None) => controls.push(Control {
+                flow: flow.into(),
+                kind,
+                target,
+                by: actor.who.clone(),
+                reason: actor.why.clone(),
+                at: now,
+                held: 0,
+            }),
+            (false, Some(_)) => controls.retain(|known| !same(known)),
+            _ => return Err(order.refusal(flow).into()),
+        }
+        assert_ne!(before, controls.len());
+        let released = held.unwrap_or(0);
+        self.write(actor, order.name(), &order.subject(flow), released, now);
+        Ok(released)
     }
 
     async fn act(

@@ -15,10 +15,11 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use redrive_core::Timestamp;
+use redrive_engine::Alarm;
 use redrive_engine::port::{Clock, EntryState};
 use redrive_server::{
-    Access, Alarm, Api, BreakerShown, Client, FlowShown, FlowState, Flows, Limits, ListenOptions, Listener,
-    Running, Token, router,
+    Access, Api, BreakerShown, Client, FlowShown, FlowState, Flows, Limits, ListenOptions, Listener, Running,
+    Token, router,
 };
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -49,12 +50,13 @@ impl Flows for OneFlow {
     fn flows(&self) -> Vec<FlowShown> {
         vec![FlowShown {
             name: "orders".into(),
-            state: FlowState::Held,
-            from: "queue:orders".into(),
-            to: "http://127.0.0.1:3000/orders".into(),
+            state: FlowState::Holding,
+            holding: Some("breaker open".into()),
+            from: Some("queue:orders".into()),
+            to: Some("http://127.0.0.1:3000/orders".into()),
             in_hand: 2,
             breaker: Some(BreakerShown::Open),
-            alarms: vec![Alarm { name: "breaker_open".into(), message: "every call fails".into() }],
+            alarms: vec![Alarm::new("breaker_open", NOW, "every call fails")],
             owner: None,
         }]
     }

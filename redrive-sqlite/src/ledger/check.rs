@@ -114,6 +114,11 @@ const INVARIANTS: &[(&str, &str)] = &[
          HAVING count(*) > 0 AND (min(number) <> 1 OR max(number) <> count(*))",
     ),
     (
+        "a control in force has its line in the audit",
+        "SELECT 'flow ' || flow || ': ' || kind || ' ' || target FROM controls
+         WHERE (at, who, why) NOT IN (SELECT at, who, why FROM audit)",
+    ),
+    (
         "a replay's figures are those of its items",
         "SELECT 'replay ' || lower(hex(r.id)) FROM replays r WHERE r.state <> 'freezing' AND (
              r.total <> (SELECT count(*) FROM replay_items i WHERE i.replay = r.rid)

@@ -2,6 +2,7 @@
 
 mod audit;
 mod check;
+mod controls;
 mod copy;
 mod deeds;
 mod entry;
@@ -22,7 +23,7 @@ use redrive_core::Timestamp;
 use redrive_engine::port::{
     Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found,
     Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Page, Payload, PortError, Problem, Record,
-    Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
+    Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
 };
 
 use crate::store::Store;
@@ -82,17 +83,18 @@ impl Ledger for Store {
     }
 
     async fn controls(&self) -> Result<Vec<Control>, PortError> {
-        Ok(Vec::new())
+        self.inner.readers.run(controls::list).await
     }
 
     async fn order(
         &self,
-        _flow: &str,
+        flow: &str,
         order: &Order,
-        _actor: &Actor,
-        _now: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
     ) -> Result<u64, PortError> {
-        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
+        let (flow, order, actor) = (flow.to_owned(), order.clone(), actor.clone());
+        self.inner.writer.run(move |tx| controls::order(tx, &flow, &order, &actor, now)).await
     }
 
     async fn act(

@@ -1,5 +1,6 @@
 //! The store on real files.
 
+mod controls;
 mod deeds;
 mod delivery;
 mod fixture;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::Timestamp;
-use redrive_engine::port::{Asked, Entry, EntryId, EntryState, LaneName, Record, Standing};
+use redrive_engine::port::{Asked, ControlKind, Entry, EntryId, EntryState, LaneName, Record, Standing};
 
 use super::entries::{Kept, line};
 use super::queue::Place;
@@ -45,7 +45,7 @@ type Key = (String, LaneName);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Keep,
-    /// It is the lane's head itself.
+    /// It is the lane's head itself, or its quarantine has ended.
     GiveBack,
     /// The one that it would wait for waits for it.
     Circle,
@@ -96,7 +96,6 @@ impl State {
     }
 
     /// How many messages a lane keeps.
-    #[allow(dead_code, reason = "for whoever carries orders out")]
     pub(super) fn kept_in(&self, flow: &str, lane: &LaneName) -> u64 {
         let lane = self.lanes.get(&(flow.to_owned(), lane.clone()));
         lane.map_or(0, |lane| lane.held.len() as u64)
@@ -131,7 +130,8 @@ impl State {
     /// Whether the message of an entry can be kept in a lane.
     pub(super) fn admit(&self, record: &Record, name: &LaneName) -> Admission {
         if name.is_quarantine() {
-            return Admission::Keep;
+            let in_force = self.is_in_force(&record.flow, name);
+            return if in_force { Admission::Keep } else { Admission::GiveBack };
         }
         let lane = self.lanes.get(&(record.flow.to_string(), name.clone()));
         let head = lane.map_or(name.followed(), |lane| lane.head);
@@ -241,9 +241,16 @@ impl State {
         }
     }
 
-    /// Whether a lane still holds somebody.
+    /// Whether a lane still holds, so that one that was restored goes back into it.
     pub(super) fn holds(&self, flow: &str, lane: &LaneName) -> bool {
-        self.lanes.contains_key(&(flow.to_owned(), lane.clone()))
+        self.lanes.contains_key(&(flow.to_owned(), lane.clone())) || self.is_in_force(flow, lane)
+    }
+
+    /// Whether a lane is that of a quarantine in force. What is kept in one that is not would be kept for ever.
+    fn is_in_force(&self, flow: &str, lane: &LaneName) -> bool {
+        let quarantines = self.controls.iter().filter(|control| control.kind == ControlKind::Quarantine);
+        let mut lanes = quarantines.filter(|control| control.flow == flow).map(|control| &control.target);
+        lane.is_quarantine() && lanes.any(|target| LaneName::of_quarantine(target) == *lane)
     }
 
     /// Lets the next ones go when nobody is in front of them any more. A lane that nothing holds is gone.
@@ -269,7 +276,6 @@ impl State {
     }
 
     /// Lets everything go that a quarantine keeps, back to where it stood; answers with how many that were.
-    #[allow(dead_code, reason = "for whoever carries orders out")]
     pub(super) fn release_quarantine(&mut self, flow: &str, lane: &LaneName, now: Timestamp) -> u64 {
         let Some(lane) = self.lanes.remove(&(flow.to_owned(), lane.clone())) else { return 0 };
         for id in lane.held.values() {

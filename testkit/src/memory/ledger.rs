@@ -71,17 +71,19 @@ impl Ledger for MemoryLedger {
     }
 
     async fn controls(&self) -> Result<Vec<Control>, PortError> {
-        Ok(Vec::new())
+        Ok(self.store.lock().controls())
     }
 
     async fn order(
         &self,
-        _flow: &str,
+        flow: &str,
         order: &Order,
-        _actor: &Actor,
-        _now: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
     ) -> Result<u64, PortError> {
-        Err(Refusal::Invalid(format!("{} is not known here", order.name())).into())
+        let released = self.store.lock().order(flow, order, actor, now);
+        self.store.tell_readers();
+        Ok(released?)
     }
 
     async fn act(

@@ -6,6 +6,7 @@
 //! them over afterwards, as with a broker whose ledger is elsewhere.
 
 mod broker;
+mod controls;
 mod deeds;
 mod entries;
 mod faults;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redrive_core::{Random as _, SplitMix64, Timestamp};
-use redrive_engine::port::{Actor, AuditLine, EntryId, LaneName, Replay, ReplayItem};
+use redrive_engine::port::{Actor, AuditLine, Control, EntryId, LaneName, Replay, ReplayItem};
 
 use super::entries::{Carried, Kept};
 use super::lanes::Lane;
@@ -18,6 +18,8 @@ pub(super) struct State {
     /// By flow and name.
     pub(super) lanes: BTreeMap<(String, LaneName), Lane>,
     pub(super) audit: Vec<AuditLine>,
+    /// What is in force, the oldest first.
+    pub(super) controls: Vec<Control>,
     pub(super) marks: BTreeMap<(String, String), Timestamp>,
     pub(super) replays: Vec<(Replay, Vec<ReplayItem>)>,
     pub(super) last_number: u64,

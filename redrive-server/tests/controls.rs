@@ -1,0 +1,128 @@
+//! What people order flows to do, over HTTP.
+
+mod support;
+
+use redrive_engine::port::Control;
+use serde_json::{Value, json};
+use support::{Answer, World, call, get, post};
+
+const WHY: &str = "stock count";
+
+async fn order(world: &World, path: &str, body: Value) -> Answer {
+    call(&world.client(), post(path, body.to_string())).await
+}
+
+#[tokio::test]
+async fn a_flow_is_paused_and_resumed_once() {
+    let world = World::new();
+    let signed = json!({ "reason": WHY, "by": "ada" });
+    let paused = order(&world, "/v1/flows/orders/pause", signed.clone()).await;
+    assert_eq!(paused.status(), 200);
+    let paused = paused.json();
+    assert_eq!(
+        (&paused["flow"], &paused["running"], &paused["released"]),
+        (&json!("orders"), &json!(true), &json!(0))
+    );
+    assert_eq!(
+        paused["controls"],
+        json!([{ "flow": "orders", "kind": "pause", "target": "", "by": "ada", "reason": WHY,
+                 "at": "2026-07-01T09:00:00Z", "held": 0 }])
+    );
+    let flow = call(&world.client(), get("/v1/flows")).await.json()["flows"][0].clone();
+    assert_eq!((&flow["state"], &flow["holding"]), (&json!("paused"), &json!("breaker open")));
+    assert_eq!(flow["controls"], paused["controls"]);
+
+    let again = order(&world, "/v1/flows/orders/pause", signed.clone()).await;
+    assert_eq!(again.problem(), (409, "RD-API-11".into()));
+    assert_eq!(again.json()["message"], "flow `orders` is paused already");
+    let retries = json!({ "retries": true, "reason": WHY });
+    let both = order(&world, "/v1/flows/orders/pause", retries.clone()).await.json();
+    assert_eq!(both["controls"].as_array().unwrap().len(), 2);
+    let left = order(&world, "/v1/flows/orders/resume", signed.clone()).await.json();
+    assert_eq!(left["controls"][0]["kind"], "pause-retries");
+    assert_eq!(order(&world, "/v1/flows/orders/resume", retries).await.json()["controls"], json!([]));
+    assert_eq!(order(&world, "/v1/flows/orders/resume", signed).await.problem().0, 409);
+
+    let lines = call(&world.client(), get("/v1/audit")).await.json();
+    let told: Vec<_> = lines["lines"].as_array().unwrap().iter().rev().map(|line| &line["what"]).collect();
+    assert_eq!(told, ["pause", "pause --retries", "resume", "resume --retries"]);
+    assert_eq!(lines["lines"][0]["who"], "local");
+}
+
+#[tokio::test]
+async fn messages_are_kept_back_and_let_go() {
+    let world = World::new();
+    let acme = json!({ "flow": "orders", "target": "tenant=acme", "reason": WHY });
+    let kept = order(&world, "/v1/quarantines", acme.clone()).await;
+    assert_eq!((kept.status().as_u16(), &kept.json()["controls"][0]["kind"]), (201, &json!("quarantine")));
+    assert_eq!(order(&world, "/v1/quarantines", acme.clone()).await.problem(), (409, "RD-API-11".into()));
+    world.ledger.controls.lock().unwrap()[0].held = 7;
+    let list = |path: &'static str| async { call(&world.client(), get(path)).await.json() };
+    let listed = list("/v1/quarantines?flow=orders").await;
+    assert_eq!((&listed["total"], &listed["quarantines"][0]["held"]), (&json!(1), &json!(7)));
+    assert_eq!(list("/v1/quarantines?flow=mails").await, json!({ "quarantines": [], "total": 0 }));
+    let released = order(&world, "/v1/quarantines/release", acme.clone()).await;
+    assert_eq!((released.status().as_u16(), &released.json()["released"]), (200, &json!(7)));
+    assert_eq!(order(&world, "/v1/quarantines/release", acme).await.problem(), (409, "RD-API-11".into()));
+    let line = list("/v1/audit?limit=1").await["lines"][0].clone();
+    assert_eq!(
+        (&line["what"], &line["subject"], &line["count"]),
+        (&json!("quarantine rm"), &json!("orders tenant=acme"), &json!(7))
+    );
+}
+
+#[tokio::test]
+async fn an_order_that_makes_no_sense_is_refused_by_name() {
+    let world = World::new();
+    for (path, body, status, code) in [
+        ("/v1/flows/orders/pause", json!({}), 400, "RD-API-04"),
+        ("/v1/flows/orders/pause", json!({ "reason": " " }), 400, "RD-API-04"),
+        ("/v1/flows/orders/pause", json!({ "reason": WHY, "retry": true }), 400, "RD-API-02"),
+        ("/v1/flows/orders/pause", json!({ "reason": WHY, "retries": "yes" }), 400, "RD-API-03"),
+        ("/v1/flows/orders/stop", json!({ "reason": WHY }), 404, "RD-API-07"),
+        ("/v1/flows/mails/pause", json!({ "reason": WHY }), 404, "RD-API-08"),
+        ("/v1/flows/mails/resume", json!({ "reason": WHY }), 404, "RD-API-08"),
+        ("/v1/flows/a%20b/pause", json!({ "reason": WHY }), 404, "RD-API-08"),
+        ("/v1/quarantines", json!({ "target": "key=1", "reason": WHY }), 400, "RD-API-04"),
+        ("/v1/quarantines", json!({ "flow": "orders", "reason": WHY }), 400, "RD-API-04"),
+        ("/v1/quarantines", json!({ "flow": "orders", "target": "key=1" }), 400, "RD-API-04"),
+        ("/v1/quarantines", json!({ "flow": "orders", "target": "key", "reason": WHY }), 400, "RD-API-03"),
+        ("/v1/quarantines", json!({ "flow": "mails", "target": "key=1", "reason": WHY }), 404, "RD-API-08"),
+        ("/v1/quarantines?flow=orders", json!({ "target": "key=1", "reason": WHY }), 400, "RD-API-02"),
+    ] {
+        let answer = order(&world, path, body.clone()).await;
+        assert_eq!(answer.problem(), (status, code.into()), "{path} {body}");
+    }
+    let unknown = order(&world, "/v1/flows/mails/pause", json!({ "reason": WHY })).await.json();
+    assert_eq!(unknown["help"], "this instance runs: orders");
+    assert_eq!(call(&world.client(), get("/v1/flows/orders/pause")).await.problem().0, 405);
+    assert!(world.ledger.audit.lock().unwrap().is_empty());
+    assert!(world.ledger.controls.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_was_ordered_of_a_flow_that_is_gone_can_be_ended() {
+    let world = World::new();
+    let left: Control = serde_json::from_value(json!({
+        "flow": "mails", "kind": "pause", "target": "", "by": "ada", "reason": WHY, "at": "2026-07-01T09:00:00Z", "held": 0,
+    }))
+    .unwrap();
+    world.ledger.controls.lock().unwrap().push(left);
+    let flows = call(&world.client(), get("/v1/flows")).await.json();
+    let mails = &flows["flows"][1];
+    assert_eq!((&mails["name"], &mails["state"]), (&json!("mails"), &json!("not_running")));
+    let more = order(&world, "/v1/flows/mails/pause", json!({ "retries": true, "reason": WHY })).await;
+    assert_eq!(more.problem(), (404, "RD-API-08".into()));
+    let ended = order(&world, "/v1/flows/mails/resume", json!({ "reason": WHY })).await.json();
+    assert_eq!((&ended["running"], &ended["controls"]), (&json!(false), &json!([])));
+}
+
+#[tokio::test]
+async fn a_message_is_skipped_like_any_other_deed() {
+    let world = World::new();
+    let one = order(&world, "/v1/messages/m-1/skip", json!({ "reason": WHY })).await;
+    assert_eq!((one.status().as_u16(), &one.json()["done"]), (200, &json!(1)));
+    let dead = json!({ "deed": "skip", "filter": { "flow": "orders", "state": "waiting" }, "reason": WHY });
+    assert_eq!(order(&world, "/v1/messages/act", dead).await.json()["done"], 1);
+    assert_eq!(order(&world, "/v1/messages/none/skip", json!({ "reason": WHY })).await.problem().0, 404);
+}
