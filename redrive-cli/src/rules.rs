@@ -52,7 +52,8 @@ fn tables(rules: &[Rule]) -> String {
         .collect();
     format!(
         "{BOLD}Default rules{BOLD:#}, in the order in which they are asked; the first match wins\n\n{}\n\
-         {DIM}  endpoint: while no call has succeeded lately, the message is not charged{DIM:#}\n\n\
+         {DIM}  endpoint: the breaker counts it; while no call has succeeded lately, the message is not charged\n  \
+         unproven: the endpoint's while no call has succeeded lately, and the message's after{DIM:#}\n\n\
          {BOLD}Reason codes{BOLD:#}\n\n{}",
         table::laid_out(RULE_HEADS, &rules, 1, width),
         table::laid_out(REASON_HEADS, &reasons, 2, width),
@@ -60,7 +61,7 @@ fn tables(rules: &[Rule]) -> String {
 }
 
 fn cells(rule: &Rule) -> [String; 5] {
-    let fault = rule.fault.map(|Fault::Endpoint| "endpoint".to_owned());
+    let fault = rule.fault.map(|fault| fault_name(fault).to_owned());
     let special =
         [fault, rule.handling.map(|handling| handling.to_string()), rule.then.map(|exit| exit.to_string())];
     [
@@ -123,4 +124,12 @@ fn markdown_table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = 
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
+}
+
+/// Whose fault it is, as it is written in a rule.
+const fn fault_name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Endpoint => "endpoint",
+        Fault::Unproven => "unproven",
+    }
 }

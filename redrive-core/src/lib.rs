@@ -40,7 +40,7 @@ pub use decide::{
     Action, Because, Decision, End, Ending, Explained, Row, StepTaken, WaitBy, decide, explain,
 };
 pub use envelope::{Envelope, EnvelopeError, MAX_ENVELOPE, MAX_ENVELOPE_HEADERS, Payload, RejectionEvent};
-pub use facts::{FactSource, FactSourceError, FactSources, Facts, MAX_FACT};
+pub use facts::{FactSource, FactSourceError, FactSources, Facts, MAX_FACT, OrderBy, OrderByError};
 pub use failure::{ErrorLink, Failure, MAX_CHAIN, MAX_TEXT};
 pub use history::History;
 pub use message::{Header, HeaderName, Headers, MAX_MESSAGE_ID, Message};

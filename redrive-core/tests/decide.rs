@@ -31,7 +31,7 @@ fn verdict(text: &str) -> Failure {
 
 /// What decide said in one line, without the waits.
 fn line(decision: &Decision) -> String {
-    let Decision { action, class, reason, because } = decision;
+    let Decision { action, class, reason, because, .. } = decision;
     format!("{} {class} {reason}: {because}", action.name())
 }
 

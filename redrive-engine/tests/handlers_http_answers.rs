@@ -53,10 +53,10 @@ async fn every_status_has_its_class() {
         (308, Class::PermanentTechnical, Some(Fault::Endpoint)),
         (401, Class::PermanentTechnical, Some(Fault::Endpoint)),
         (403, Class::PermanentTechnical, Some(Fault::Endpoint)),
-        (404, Class::PermanentTechnical, Some(Fault::Endpoint)),
+        (404, Class::PermanentTechnical, Some(Fault::Unproven)),
         (405, Class::PermanentTechnical, Some(Fault::Endpoint)),
         (407, Class::PermanentTechnical, Some(Fault::Endpoint)),
-        (410, Class::PermanentTechnical, Some(Fault::Endpoint)),
+        (410, Class::PermanentTechnical, Some(Fault::Unproven)),
     ] {
         let url = format!("http://{}/{status}", endpoint.address);
         let handler = HttpHandler::new(&url, HttpOptions::default()).unwrap();

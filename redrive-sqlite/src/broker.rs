@@ -22,7 +22,7 @@ impl Broker for Store {
             records_in_settle: true,
             waiting_is_reachable: true,
             unique_ids: true,
-            lanes: false,
+            lanes: true,
         }
     }
 

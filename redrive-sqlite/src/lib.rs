@@ -25,6 +25,7 @@
 mod broker;
 mod codec;
 mod fault;
+mod lane_counts;
 mod ledger;
 mod lock;
 mod open;

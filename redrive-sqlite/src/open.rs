@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::lane_counts::LaneCounts;
 use crate::ledger::replay;
 use crate::lock::Lock;
 use crate::reader::Readers;
@@ -29,7 +30,9 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store, OpenError> {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(failed)?;
         connection.pragma_update(None, "max_page_count", limit / page.max(1)).map_err(failed)?;
     }
-    let memory = Memory::new(&connection, options.queue_limit, options.message_limit).map_err(failed)?;
+    let lanes = Arc::new(LaneCounts::load(&connection).map_err(failed)?);
+    let memory = Memory::new(&connection, lanes.clone(), options.queue_limit, options.message_limit)
+        .map_err(failed)?;
     let readers: Vec<Connection> = (0..options.readers.clamp(2, 64))
         .map(|_| connect(path, false))
         .collect::<rusqlite::Result<_>>()
@@ -38,7 +41,7 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store, OpenError> {
     let writer = Writer::start(connection, memory, path.to_owned(), readings.clone(), options.clock.clone())
         .map_err(|error| OpenError::System { file: path.to_owned(), why: error.to_string() })?;
     let readers = Readers::new(readers, path.to_owned());
-    Ok(Store::new(Inner { writer, readers, readings, options, _lock: lock }))
+    Ok(Store::new(Inner { writer, readers, readings, lanes, options, _lock: lock }))
 }
 
 fn connect(path: &Path, writes: bool) -> rusqlite::Result<Connection> {

@@ -7,13 +7,16 @@ use redrive_core::fingerprint::PayloadHash;
 use redrive_core::headers::{self, Spelling, Trail};
 use redrive_core::{Text, Timestamp};
 use redrive_engine::fail;
-use redrive_engine::port::{Delivery, EntryState, Outcome, PortError, Record, Refusal, Settlement, Tag};
+use redrive_engine::port::{
+    Delivery, EntryState, LaneName, Outcome, PortError, Record, Refusal, Settlement, Tag,
+};
 use rusqlite::params;
 
 use crate::codec;
 use crate::fault::Done;
+use crate::ledger::lanes::{self, Admission};
 use crate::ledger::processed;
-use crate::ledger::record::{self, Carrier};
+use crate::ledger::record::{self, Carrier, Move, Stored};
 use crate::publish::{self, NewRow, queue_name};
 use crate::reading::Claim;
 use crate::store::Store;
@@ -29,6 +32,8 @@ struct Item {
     /// The headers that the copy carries, encoded.
     headers: Option<Vec<u8>>,
     record: Option<Box<Told>>,
+    /// The message's own lane.
+    lane: Option<LaneName>,
     processed: Option<(Arc<str>, Text)>,
 }
 
@@ -38,12 +43,12 @@ struct Told {
     delivery: Delivery,
     hash: Option<PayloadHash>,
     first_failure: Option<Timestamp>,
-    lane: Option<String>,
 }
 
 enum Step {
     Release,
     Keep { due: Option<i64> },
+    Hold { lane: LaneName },
     Reject { event: Bytes, target: String },
     Reroute { target: String, delivery: Box<Delivery> },
 }
@@ -116,9 +121,8 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
     let step = match &settlement.outcome {
         Outcome::Ack | Outcome::Return => Step::Release,
         Outcome::Delay { until } => Step::Keep { due: Some(until.as_millis().max(1)) },
-        Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => {
-            Step::Keep { due: None }
-        }
+        Outcome::DeadLetter | Outcome::Park | Outcome::Discard => Step::Keep { due: None },
+        Outcome::Hold { lane } => Step::Hold { lane: lane.clone() },
         Outcome::Reject { event, target } => {
             Step::Reject { event: event.clone(), target: queue_name(target).to_owned() }
         }
@@ -127,20 +131,16 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         }
     };
     let headers = match (&step, &settlement.trail) {
-        (Step::Keep { .. }, Some(trail)) => Some(encoded(delivery, trail)),
+        (Step::Keep { .. } | Step::Hold { .. }, Some(trail)) => Some(encoded(delivery, trail)),
         _ => None,
     };
     let record = settlement.record.as_deref().map(|record| {
         // The hash is made here, not on the writer's thread: a large body takes milliseconds.
         let hash =
             (claim.entry == 0).then(|| PayloadHash::of(delivery.message.body.as_deref().unwrap_or_default()));
-        let lane = match &settlement.outcome {
-            Outcome::Hold { lane } => Some(lane.as_str().to_owned()),
-            _ => None,
-        };
         let trail = settlement.trail.as_deref().unwrap_or(&delivery.trail);
         let first_failure = trail.first_failure_at;
-        Box::new(Told { record: record.clone(), delivery: delivery.clone(), hash, first_failure, lane })
+        Box::new(Told { record: record.clone(), delivery: delivery.clone(), hash, first_failure })
     });
     let processed =
         settlement.processed_by.as_ref().map(|handler| (handler.clone(), delivery.message.id.clone()));
@@ -152,6 +152,7 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         step,
         headers,
         record,
+        lane: settlement.lane.clone(),
         processed,
     })
 }
@@ -197,37 +198,38 @@ fn settle_all(tx: &mut Tx<'_>, items: Vec<Item>) -> Done<Vec<(usize, Result<(), 
     Ok(answers)
 }
 
-fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
+fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
     let queue = item.tag.stream;
     let from = Some(item.claim.due);
-    let to = match &item.step {
-        Step::Release => {
-            if !release(tx, &item)? {
-                return Ok(Err(unknown(item.tag)));
+    let plain = matches!(item.step, Step::Release) && item.record.is_none() && item.claim.entry == 0;
+    // A message that succeeds at once costs the one statement that deletes it.
+    let there = if plain { delete(tx, item.row)? } else { is_there(tx, &item)? };
+    if !there {
+        return Ok(Err(unknown(item.tag)));
+    }
+    let mut held_in = None;
+    if let Step::Hold { lane } = &item.step {
+        let lane = lane.clone();
+        match admission(tx, &item, &lane)? {
+            Admission::Keep => held_in = Some(lane),
+            Admission::GiveBack => {
+                tx.back(queue, item.row, item.claim.due);
+                return Ok(Ok(()));
             }
-            None
+            Admission::Circle => park_instead(&mut item),
         }
-        Step::Keep { due } => {
-            if !is_there(tx, &item)? {
-                return Ok(Err(unknown(item.tag)));
-            }
-            let entry = tell(tx, &item, Some(item.row))?;
-            tx.sql
-                .prepare_cached(
-                    "UPDATE messages SET due = ?2, headers = coalesce(?3, headers), entry = coalesce(?4, entry)
-                     WHERE id = ?1",
-                )?
-                .execute(params![item.row, due, item.headers, entry])?;
-            *due
-        }
+    }
+    let (to, written) = match &item.step {
+        Step::Release if plain => (None, None),
+        Step::Release => (None, release(tx, &item)?),
+        Step::Keep { due } => (*due, keep(tx, &item, *due, None)?),
+        Step::Hold { .. } => (None, keep(tx, &item, None, held_in.as_ref())?),
         Step::Reject { event, target } => {
             let target_queue = match open_target(tx, target, event.len())? {
                 Ok(queue) => queue,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            if !release(tx, &item)? {
-                return Ok(Err(unknown(item.tag)));
-            }
+            let written = release(tx, &item)?;
             let id = tx.mint().hyphenated().to_string();
             let row = NewRow {
                 mid: &id,
@@ -239,7 +241,7 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
                 parent: None,
             };
             publish::insert(tx, target_queue, &row)?;
-            None
+            (None, written)
         }
         Step::Reroute { target, delivery } => {
             let size = delivery.message.body.as_ref().map_or(0, Bytes::len);
@@ -249,19 +251,9 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
             };
             // An entry that stays open keeps its body; then the message goes on as a copy.
             let stays = item.record.as_ref().is_some_and(|told| told.record.state.is_open());
-            if stays {
-                if !is_there(tx, &item)? {
-                    return Ok(Err(unknown(item.tag)));
-                }
-                let entry = tell(tx, &item, Some(item.row))?;
-                tx.sql
-                    .prepare_cached("UPDATE messages SET due = NULL, entry = ?2 WHERE id = ?1")?
-                    .execute(params![item.row, entry])?;
-            } else if !release(tx, &item)? {
-                return Ok(Err(unknown(item.tag)));
-            }
+            let written = if stays { keep(tx, &item, None, None)? } else { release(tx, &item)? };
             forward(tx, target_queue, delivery)?;
-            None
+            (None, written)
         }
     };
     if let Some((handler, mid)) = &item.processed {
@@ -269,20 +261,83 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
     }
     tx.moved(queue, from, to);
     tx.settled(queue, item.row, to);
+    // Last, since a lane that goes on may let this very message go.
+    if let Some(written) = written {
+        update_lanes(tx, &item, &written, held_in.as_ref())?;
+    }
     Ok(Ok(()))
 }
 
-/// Deletes the row and writes down what became of its entry; no when the row is not there.
-fn release(tx: &mut Tx<'_>, item: &Item) -> Done<bool> {
-    let known = item.record.is_some() || item.claim.entry != 0;
-    if known {
-        if !is_there(tx, item)? {
-            return Ok(false);
+/// What was written down about a message.
+struct Written {
+    eid: i64,
+    /// Its entry as it was, when it is not new.
+    before: Option<Stored>,
+}
+
+fn admission(tx: &Tx<'_>, item: &Item, lane: &LaneName) -> Done<Admission> {
+    let Some(told) = &item.record else { return Ok(Admission::GiveBack) };
+    let before = Stored::by_id(tx, told.record.entry)?;
+    let flow = before.as_ref().map_or(&*told.record.flow, |before| &before.flow);
+    lanes::admit(tx, flow, told.record.entry, lane)
+}
+
+/// A message that would wait for one which waits for it is put before a person.
+fn park_instead(item: &mut Item) {
+    if let Some(told) = &mut item.record {
+        told.record.state = EntryState::Parked;
+        if let Some(held) = &mut told.record.held {
+            held.because = format!("{}; but that one waits for it in turn", held.because);
         }
-        tell(tx, item, None)?;
     }
-    let gone = tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([item.row])?;
-    Ok(gone == 1)
+}
+
+fn update_lanes(tx: &mut Tx<'_>, item: &Item, written: &Written, held_in: Option<&LaneName>) -> Done<()> {
+    let before = written.before.as_ref();
+    let diverted = match &item.step {
+        Step::Keep { .. } | Step::Hold { .. } => {
+            item.record.as_ref().filter(|told| told.record.state != EntryState::Discarded)
+        }
+        _ => None,
+    };
+    let Some(told) = diverted else {
+        return before.map_or(Ok(()), |before| lanes::ended(tx, before));
+    };
+    let record = &told.record;
+    let settled = lanes::Settled {
+        flow: before.map_or(&*record.flow, |before| &before.flow),
+        entry: record.entry,
+        state: record.state,
+        before,
+        own: item.lane.as_ref(),
+    };
+    match held_in {
+        Some(lane) => settled.kept(tx, lane),
+        None => settled.diverted(tx),
+    }
+}
+
+/// Keeps the row, deliverable from `due` on or not at all, and writes its record down.
+fn keep(tx: &mut Tx<'_>, item: &Item, due: Option<i64>, lane: Option<&LaneName>) -> Done<Option<Written>> {
+    let written = tell(tx, item, Some(item.row), lane)?;
+    tx.sql
+        .prepare_cached(
+            "UPDATE messages SET due = ?2, headers = coalesce(?3, headers), entry = coalesce(?4, entry)
+             WHERE id = ?1",
+        )?
+        .execute(params![item.row, due, item.headers, written.as_ref().map(|written| written.eid)])?;
+    Ok(written)
+}
+
+/// Deletes the row and writes down what became of its entry.
+fn release(tx: &mut Tx<'_>, item: &Item) -> Done<Option<Written>> {
+    let written = tell(tx, item, None, None)?;
+    delete(tx, item.row)?;
+    Ok(written)
+}
+
+fn delete(tx: &Tx<'_>, row: i64) -> Done<bool> {
+    Ok(tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([row])? == 1)
 }
 
 /// Whether the row still stands where it was claimed: a second settlement of one delivery finds it elsewhere.
@@ -294,9 +349,9 @@ fn is_there(tx: &Tx<'_>, item: &Item) -> Done<bool> {
     Ok(there)
 }
 
-/// Writes the record down; answers with the entry. `row` is the message's row when it stays.
-fn tell(tx: &mut Tx<'_>, item: &Item, row: Option<i64>) -> Done<Option<i64>> {
-    let entry = match &item.record {
+/// Writes the record down. `row` is the message's row when it stays, `lane` the one that it is held in.
+fn tell(tx: &mut Tx<'_>, item: &Item, row: Option<i64>, lane: Option<&LaneName>) -> Done<Option<Written>> {
+    let written = match &item.record {
         Some(told) => {
             let carrier = Carrier {
                 delivery: Some(&told.delivery),
@@ -304,18 +359,24 @@ fn tell(tx: &mut Tx<'_>, item: &Item, row: Option<i64>) -> Done<Option<i64>> {
                 read_from: Some(item.row),
                 hash: told.hash.as_ref(),
                 first_failure: told.first_failure,
-                lane: told.lane.as_deref(),
+                lane: lane.map(LaneName::as_str),
             };
-            Some(record::write(tx, &told.record, &carrier)?)
+            let before = Stored::by_id(tx, told.record.entry)?;
+            let eid = record::write_over(tx, before.as_ref(), &told.record, &carrier)?;
+            Some(Written { eid, before })
         }
         None if item.claim.entry != 0 && row.is_none() => {
-            record::finish(tx, item.claim.entry, EntryState::Recovered, tx.now)?;
-            Some(item.claim.entry)
+            let before = Stored::by_eid(tx, item.claim.entry)?;
+            if let Some(before) = &before {
+                let done = Move { to: EntryState::Recovered, earlier: None, due: None, message: None };
+                record::put(tx, before, &done, tx.now)?;
+            }
+            Some(Written { eid: item.claim.entry, before })
         }
         None => None,
     };
     fail::point("sqlite.after_record");
-    Ok(entry)
+    Ok(written)
 }
 
 /// The number of a queue that takes one more message of this size.

@@ -7,6 +7,7 @@ use redrive_core::Timestamp;
 use redrive_engine::port::PortError;
 use rusqlite::params;
 
+use crate::lane_counts::LaneCounts;
 use crate::lock::Lock;
 use crate::reader::Readers;
 use crate::reading::Readings;
@@ -26,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) writer: Writer,
     pub(crate) readers: Arc<Readers>,
     pub(crate) readings: Arc<Readings>,
+    pub(crate) lanes: Arc<LaneCounts>,
     pub(crate) options: Options,
     pub(crate) _lock: Lock,
 }

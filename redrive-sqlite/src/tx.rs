@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::{ContextV7, Uuid};
 
 use crate::fault::Done;
+use crate::lane_counts::LaneCounts;
 use crate::reading::{Claim, Readings};
 
 /// What the writer remembers between transactions.
@@ -19,6 +20,7 @@ pub(crate) struct Memory {
     metas: HashMap<u32, Meta>,
     next_row: i64,
     ids: ContextV7,
+    lanes: Arc<LaneCounts>,
     pub(crate) queue_limit: u64,
     pub(crate) message_limit: usize,
 }
@@ -35,6 +37,7 @@ pub(crate) struct Meta {
 impl Memory {
     pub(crate) fn new(
         connection: &Connection,
+        lanes: Arc<LaneCounts>,
         queue_limit: u64,
         message_limit: usize,
     ) -> rusqlite::Result<Self> {
@@ -45,6 +48,7 @@ impl Memory {
             metas: HashMap::new(),
             next_row: last + 1,
             ids: ContextV7::new(),
+            lanes,
             queue_limit,
             message_limit,
         })
@@ -64,6 +68,8 @@ enum Effect {
     Settled { queue: u32, row: i64, due: Option<i64> },
     /// A row can be delivered from `due` on.
     Arrived { queue: u32, row: i64, due: i64 },
+    /// A row stands in its old place again: what was read ahead is newer.
+    Back { queue: u32, row: i64, due: i64 },
 }
 
 /// Changes of a queue's kept counts.
@@ -84,7 +90,17 @@ pub(crate) struct Tx<'c> {
     deltas: Vec<Delta>,
     /// Rows that this transaction keeps from the readers: queue, row, due time before.
     held: Vec<(u32, i64, Option<i64>)>,
-    kept: (usize, usize),
+    /// Changes of how many lanes a flow has.
+    lanes: Vec<(String, i64)>,
+    kept: Kept,
+}
+
+/// How much of a transaction stands, whatever becomes of the job that runs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Kept {
+    effects: usize,
+    deltas: usize,
+    lanes: usize,
 }
 
 impl<'c> Tx<'c> {
@@ -102,7 +118,8 @@ impl<'c> Tx<'c> {
             effects: Vec::new(),
             deltas: Vec::new(),
             held: Vec::new(),
-            kept: (0, 0),
+            lanes: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -186,10 +203,15 @@ impl<'c> Tx<'c> {
                 None => {}
             }
         }
+        self.counted(queue, ready, waiting);
+    }
+
+    /// Keeps the counts of a queue that has so many more.
+    pub(crate) fn counted(&mut self, queue: u32, ready: i64, waiting: i64) {
         if ready == 0 && waiting == 0 {
             return;
         }
-        let mine = self.kept.1;
+        let mine = self.kept.deltas;
         match self.deltas[mine..].iter_mut().find(|delta| delta.queue == queue) {
             Some(delta) => {
                 delta.ready += ready;
@@ -207,6 +229,16 @@ impl<'c> Tx<'c> {
         self.effects.push(Effect::Arrived { queue, row, due });
     }
 
+    /// A row stands in its old place again, in hand until now or not.
+    pub(crate) fn back(&mut self, queue: u32, row: i64, due: i64) {
+        self.effects.push(Effect::Back { queue, row, due });
+    }
+
+    /// A flow has so many lanes more.
+    pub(crate) fn lanes_changed(&mut self, flow: &str, by: i64) {
+        self.lanes.push((flow.to_owned(), by));
+    }
+
     /// Keeps a row from the readers until this transaction has ended; no when one of them has it in hand.
     pub(crate) fn hold(&mut self, queue: u32, row: i64, due: Option<i64>) -> bool {
         if self.held.iter().any(|held| held.1 == row) {
@@ -222,13 +254,14 @@ impl<'c> Tx<'c> {
 
     /// The job's writes stand.
     pub(crate) fn keep(&mut self) {
-        self.kept = (self.effects.len(), self.deltas.len());
+        self.kept = Kept { effects: self.effects.len(), deltas: self.deltas.len(), lanes: self.lanes.len() };
     }
 
     /// The job's writes are rolled back, and with them what it wanted of the readers.
     pub(crate) fn drop_back(&mut self) {
-        self.effects.truncate(self.kept.0);
-        self.deltas.truncate(self.kept.1);
+        self.effects.truncate(self.kept.effects);
+        self.deltas.truncate(self.kept.deltas);
+        self.lanes.truncate(self.kept.lanes);
         self.memory.forget();
     }
 
@@ -251,9 +284,7 @@ impl<'c> Tx<'c> {
                 meta.waiting += delta.waiting;
             }
         }
-        // First, so that a look which comes between finds these rows free: one that finds a row held passes over it,
-        // and only what arrives after that brings the reader back to it.
-        self.release_held();
+        self.memory.lanes.add(&self.lanes);
         let mut open: Option<(u32, Arc<crate::reading::Reading>)> = None;
         let mut reading = |queue: u32| match &open {
             Some((number, reading)) if *number == queue => reading.clone(),
@@ -275,6 +306,13 @@ impl<'c> Tx<'c> {
                     if due != 0 {
                         reading(queue).lock().arrived(row, due);
                     }
+                    (queue, true)
+                }
+                Effect::Back { queue, row, due } => {
+                    let reading = reading(queue);
+                    let mut state = reading.lock();
+                    state.release(row, Some(due));
+                    state.given_back = true;
                     (queue, true)
                 }
             };

@@ -50,8 +50,8 @@ fn http() -> Vec<Rule> {
         let status = codes.iter().map(|(first, last)| CodeRange::new(*first, *last)).collect();
         Rule::new(name, class, reason, When { status: Some(status), ..When::default() })
     };
-    let endpoint = |name, codes: &[(i32, i32)]| Rule {
-        fault: Some(Fault::Endpoint),
+    let endpoint = |name, fault, codes: &[(i32, i32)]| Rule {
+        fault: Some(fault),
         ..rule(name, PermanentTechnical, Reason::ENDPOINT_MISCONFIGURED, codes)
     };
     vec![
@@ -70,8 +70,9 @@ fn http() -> Vec<Rule> {
         rule("http-locked", Contention, Reason::LOCKED, &[(423, 423)]),
         rule("http-bad-request", PermanentTechnical, Reason::INVALID_MESSAGE, &[(400, 400), (422, 422)]),
         rule("http-too-large", PermanentTechnical, Reason::PAYLOAD_TOO_LARGE, &[(413, 413)]),
-        endpoint("http-credentials", &[(401, 401), (403, 403), (407, 407)]),
-        endpoint("http-wrong-place", &[(300, 399), (404, 405), (410, 410)]),
+        endpoint("http-credentials", Fault::Endpoint, &[(401, 401), (403, 403), (407, 407)]),
+        endpoint("http-wrong-place", Fault::Endpoint, &[(300, 399), (405, 405)]),
+        endpoint("http-not-there", Fault::Unproven, &[(404, 404), (410, 410)]),
         rule("http-refused", PermanentTechnical, Reason::REQUEST_REFUSED, &[(400, 499)]),
     ]
 }

@@ -51,8 +51,12 @@ pub struct Rule {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The endpoint's: while no call has succeeded lately, the message goes back uncharged and the breaker counts.
+    /// The endpoint's, as with expired credentials: the breaker counts it, and while no call has succeeded lately the
+    /// message goes back uncharged.
     Endpoint,
+    /// The endpoint's while no call has succeeded lately, and the message's after: what is not there may be the address
+    /// or the thing that the message is about.
+    Unproven,
 }
 
 /// The conditions of a rule. A list holds when one of its values does; the conditions given have to hold together;

@@ -114,6 +114,9 @@ pub struct Decision {
     pub reason: Reason,
     /// The rule, the budget or the verdict behind it.
     pub because: Because,
+    /// Whether the failure speaks against the endpoint, whatever becomes of the message: its breaker counts it.
+    #[serde(skip)]
+    pub endpoint_fault: bool,
 }
 
 impl std::fmt::Display for Decision {
@@ -172,7 +175,7 @@ pub fn decide<R: Random + ?Sized>(
         }
         _ => {}
     }
-    if found.fault == Some(Fault::Endpoint) && !history.endpoint_proven {
+    if found.fault.is_some() && !history.endpoint_proven {
         return conclude(Action::Return, found, Some(End::EndpointUnproven));
     }
     if found.handling == Some(Handling::Never) || !policy.retries(&found) {
@@ -199,6 +202,7 @@ pub fn decide<R: Random + ?Sized>(
         Handling::Delayed => Action::Delay { until: now + wait },
     };
     let taken = StepTaken { layer: step.layer, number: step.index.saturating_add(1), of: step.of };
+    let endpoint_fault = blames_endpoint(&action, &found);
     let because = Because {
         by: found.by,
         step: Some(taken),
@@ -206,7 +210,12 @@ pub fn decide<R: Random + ?Sized>(
         end: None,
         no_reject_target: false,
     };
-    Decision { action, class: found.class, reason: found.reason, because }
+    Decision { action, class: found.class, reason: found.reason, because, endpoint_fault }
+}
+
+/// A failure that comes and goes is the endpoint's, and so is one that its rule says is.
+fn blames_endpoint(action: &Action, found: &Classification) -> bool {
+    *action == Action::Return || found.class == Class::Transient || found.fault == Some(Fault::Endpoint)
 }
 
 fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
@@ -228,8 +237,9 @@ fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
 }
 
 fn conclude(action: Action, found: Classification, end: Option<End>) -> Decision {
+    let endpoint_fault = blames_endpoint(&action, &found);
     let because = Because { by: found.by, step: None, wait_by: None, end, no_reject_target: false };
-    Decision { action, class: found.class, reason: found.reason, because }
+    Decision { action, class: found.class, reason: found.reason, because, endpoint_fault }
 }
 
 /// Nothing is left to try: the exit of the rule, of the reason, of the class, or the default.

@@ -4,10 +4,12 @@
 //! which business entity. Each team keeps them elsewhere, so a flow says where each is found. The body is read
 //! only when a source points into it, and then once for all of them.
 
+mod order;
 mod source;
 
 use serde::{Deserialize, Serialize};
 
+pub use order::{OrderBy, OrderByError};
 pub use source::{FactSource, FactSourceError};
 
 use crate::pointer;

@@ -21,7 +21,9 @@ pub(crate) async fn wait_aside(shared: Arc<Shared>, mut arriving: mpsc::Unbounde
                 wheel.insert(job, after);
             }
             Some(expired) = wheel.next(), if !wheel.is_empty() => {
-                let _ = shared.to_jobs.try_send(expired.into_inner());
+                let mut job = expired.into_inner();
+                job.put_at = shared.clock.monotonic();
+                shared.desk.put(job);
             }
         }
     }

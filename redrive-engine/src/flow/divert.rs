@@ -49,7 +49,7 @@ impl Diversion<'_> {
         Settlement {
             delivery: job.delivery,
             outcome,
-            lane: None,
+            lane: job.lane,
             trail: Some(Box::new(trail)),
             record: Some(Box::new(record)),
             processed_by: None,
@@ -101,7 +101,7 @@ impl Diversion<'_> {
 
     fn record(&self, job: &Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
         let text = |fact: &Option<Text>| fact.as_ref().map(|text| text.as_str().to_owned());
-        let Decision { action, class, reason, because } = self.decision;
+        let Decision { action, class, reason, because, .. } = self.decision;
         let kind = self.facts.message_type.as_deref();
         let group = Fingerprint::of(*class, reason, kind, self.failure.error_type(), self.failure.message());
         Record {
@@ -174,11 +174,11 @@ pub(crate) fn recovered(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Bo
     }))
 }
 
-fn entry_of(trail: &Trail) -> Option<EntryId> {
+pub(crate) fn entry_of(trail: &Trail) -> Option<EntryId> {
     trail.entry_id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
 }
 
-fn replay_of(trail: &Trail) -> Option<EntryId> {
+pub(crate) fn replay_of(trail: &Trail) -> Option<EntryId> {
     trail.replay.as_ref()?.id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
 }
 

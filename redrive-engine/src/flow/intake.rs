@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::Job;
 use super::log;
-use super::shared::Shared;
-use crate::port::{Delivery, Source};
+use super::shared::{Shared, Stopped};
+use crate::port::{Delivery, PortError, Room, Source};
 
 /// How long to wait before asking a source again that could not answer.
 const PATIENCE: [Duration; 4] =
@@ -17,20 +16,11 @@ pub(crate) async fn take_in(shared: Arc<Shared>, mut source: Box<dyn Source>) {
     let mut received: Vec<Delivery> = Vec::new();
     let mut failures = 0_usize;
     loop {
-        let result = tokio::select! {
-            biased;
-            () = shared.stop.cancelled() => return,
-            result = async {
-                let room = shared.in_hand.room(&shared.spec).await;
-                source.receive(room, &mut received).await
-            } => result,
-        };
-        for delivery in received.drain(..) {
-            shared.in_hand.take(Job::weight(&delivery));
-            shared.metrics.received(&delivery, shared.clock.now());
-            // The channel is unbounded and lives as long as the flow; the room above bounds it.
-            let _ = shared.to_jobs.try_send(Job::new(delivery));
+        if let Some(lanes) = &shared.lanes {
+            lanes.book().begin_round();
         }
+        let Ok(result) = receive(&shared, &mut *source, &mut received).await else { return };
+        shared.take_in(&mut received).await;
         match result {
             Ok(()) => failures = 0,
             Err(error) => {
@@ -43,4 +33,33 @@ pub(crate) async fn take_in(shared: Arc<Shared>, mut source: Box<dyn Source>) {
             }
         }
     }
+}
+
+/// Waits for room, and for something to fill it.
+async fn receive(
+    shared: &Shared,
+    source: &mut dyn Source,
+    into: &mut Vec<Delivery>,
+) -> Result<Result<(), PortError>, Stopped> {
+    loop {
+        let released = shared.in_hand.released.notified();
+        let received = async {
+            match shared.room() {
+                Some(room) => source.receive(room, into).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return Err(Stopped),
+            result = received => return Ok(result),
+            // There is more room now, perhaps for a kind of message that there was none for.
+            () = released, if shared.room().is_none_or(is_short) => {}
+        }
+    }
+}
+
+/// Whether a source could have something that there is no room for.
+fn is_short(room: Room) -> bool {
+    room.retries == 0
 }

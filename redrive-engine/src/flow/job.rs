@@ -1,16 +1,26 @@
 //! A delivery on its way through a flow, with what happened to it while it was in hand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::{Decision, Facts, Failure, History, Timestamp};
 
+use super::divert;
 use crate::handler::Charge;
-use crate::port::Delivery;
+use crate::port::{Delivery, EntryId, LaneName, Outcome, Settlement};
 
 /// A delivery and the attempts made since it was handed out.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) delivery: Delivery,
+    /// The lane that it keeps its place in.
+    pub(crate) lane: Option<LaneName>,
+    /// The ids of predecessors that were diverted and that nobody waits for any more.
+    pub(crate) diverted: Option<Arc<[String]>>,
+    /// How often its process died while it was being handled.
+    pub(crate) crashes: u32,
+    /// When it was last put on the desk, by the monotonic clock.
+    pub(crate) put_at: Duration,
     /// Attempts made in hand, not yet written down anywhere.
     pub(crate) in_hand: u32,
     calls: u32,
@@ -58,8 +68,22 @@ impl Job {
             first_failure_at: trail.first_failure_at,
             last_wait,
             last: None,
+            lane: None,
+            diverted: None,
+            crashes: 0,
+            put_at: Duration::ZERO,
             delivery,
         }
+    }
+
+    /// The entry that the message has by now.
+    pub(crate) fn entry(&self) -> Option<EntryId> {
+        divert::entry_of(&self.delivery.trail)
+    }
+
+    /// Ends the delivery without a word about it.
+    pub(crate) fn settled(self, outcome: Outcome) -> Settlement {
+        Settlement { lane: self.lane, ..Settlement::plain(self.delivery, outcome) }
     }
 
     /// What the message weighs, for the limit on bytes in hand.
@@ -121,7 +145,7 @@ impl Job {
             calls: self.calls,
             cost: self.cost,
             last_wait: self.last_wait,
-            crashes: 0,
+            crashes: self.crashes,
             endpoint_proven,
         }
     }

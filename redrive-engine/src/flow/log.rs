@@ -14,6 +14,7 @@
 use redrive_core::guard::BreakerState;
 use redrive_core::{Action, Decision, Message, Timestamp};
 
+use super::desk::Pauses;
 use super::job::Job;
 use super::spec::FlowSpec;
 use crate::port::{EntryState, PortError, Refusal, Settlement};
@@ -48,6 +49,14 @@ fn trace_id(message: &Message) -> Option<String> {
 
 pub(crate) fn breaker(spec: &FlowSpec, state: BreakerState) {
     tracing::warn!(flow = &*spec.name, state = ?state, "breaker");
+}
+
+pub(crate) fn paused(spec: &FlowSpec, pauses: Pauses) {
+    tracing::info!(flow = &*spec.name, all = pauses.all, retries = pauses.retries, "pause");
+}
+
+pub(crate) fn gives_back(spec: &FlowSpec, messages: usize) {
+    tracing::info!(flow = &*spec.name, messages, "holds for long; what was taken in goes back");
 }
 
 pub(crate) fn source_away(spec: &FlowSpec, error: &PortError, times: usize) {

@@ -1,22 +1,27 @@
 //! A flow at run time.
 //!
 //! ```text
-//! Source ─▶ intake ─▶ jobs ─▶ worker: gate, guards, attempt, decide ─▶ settler ─▶ Broker::settle
-//!                      ▲         │
-//!                      └─ aside ◀┘  waits in hand that are longer than a slot should be kept
+//! Source ─▶ intake ─▶ order: lanes ─▶ desk: guards ─▶ worker: attempt, decide ─▶ settler ─▶ Broker::settle
+//!                                      ▲                │
+//!                                      └──── aside ◀────┘  waits in hand that are longer than a slot should be kept
 //! ```
 //! Each part is one task (the workers are as many as calls may run at once) and hands values on; nothing reaches
 //! back. What is in hand is bounded by messages and by bytes.
 
+mod alarms;
 mod aside;
 mod attempt;
+mod controls;
+mod desk;
 mod divert;
-mod gate;
 mod guards;
+mod held;
 mod intake;
 mod job;
+mod lanes;
 mod log;
 mod metrics;
+mod order;
 mod projection;
 mod settler;
 mod shared;
@@ -49,6 +54,16 @@ pub enum StartError {
         /// What is wrong.
         source: GuardError,
     },
+    /// Nobody can keep the order that it asks for.
+    #[error(
+        "flow `{flow}`: order_by needs a ledger that keeps lanes, and {kind} has none here; leave order_by out"
+    )]
+    Order {
+        /// The flow.
+        flow: Arc<str>,
+        /// The broker's kind.
+        kind: &'static str,
+    },
     /// The broker did not let it in.
     #[error("flow `{flow}`: {source}")]
     Port {
@@ -66,6 +81,7 @@ pub struct Flow {
     workers: JoinSet<()>,
     intake: JoinHandle<()>,
     aside: JoinHandle<()>,
+    controls: JoinHandle<()>,
     settler: JoinHandle<()>,
     nothing_more: CancellationToken,
 }
@@ -80,6 +96,9 @@ impl Flow {
     ) -> Result<Self, StartError> {
         let name = Arc::clone(&spec.name);
         let port = |source| StartError::Port { flow: Arc::clone(&name), source };
+        if !spec.order_by.is_none() && !broker.capabilities().lanes {
+            return Err(StartError::Order { flow: name, kind: broker.capabilities().kind });
+        }
         let guards = guards::Guards::new(&spec)
             .map_err(|source| StartError::Guard { flow: Arc::clone(&name), source })?;
         let subscription = Subscription { flow: Arc::clone(&spec.name), source: Arc::clone(&spec.source) };
@@ -87,21 +106,20 @@ impl Flow {
         broker.apply(&topology).await.map_err(port)?;
         let source = broker.subscribe(&subscription).await.map_err(port)?;
 
-        let (to_jobs, jobs) = async_channel::unbounded();
         let (aside, arriving_aside) = mpsc::unbounded_channel();
         let (settlements, arriving) = mpsc::unbounded_channel();
         let seed = std::hash::RandomState::new().build_hasher().finish();
         let concurrency = spec.concurrency.max(1);
         let shared = Arc::new(Shared {
             metrics: metrics::FlowMetrics::new(&spec.name),
+            alarms: alarms::Alarms::new(&spec.name),
+            desk: desk::Desk::new(guards, spec.long_hold),
+            lanes: (!spec.order_by.is_none()).then(lanes::Lanes::default),
+            controls: controls::Controls::default(),
             spec,
             broker,
             ledger,
             clock,
-            guards,
-            gate: gate::Gate::default(),
-            jobs,
-            to_jobs,
             aside,
             settlements,
             in_hand: shared::InHand::default(),
@@ -111,6 +129,8 @@ impl Flow {
             nothing_diverted: Arc::new([]),
             seed: AtomicU64::new(seed),
         });
+        // A pause that was ordered while nobody ran is in force from the start.
+        controls::look(&shared).await.map_err(port)?;
         let nothing_more = CancellationToken::new();
         let mut workers = JoinSet::new();
         for number in 0..concurrency as u64 {
@@ -123,6 +143,7 @@ impl Flow {
             workers,
             intake: tokio::spawn(intake::take_in(Arc::clone(&shared), source)),
             aside: tokio::spawn(aside::wait_aside(Arc::clone(&shared), arriving_aside)),
+            controls: tokio::spawn(controls::watch(Arc::clone(&shared))),
             settler: tokio::spawn(settler::settle(Arc::clone(&shared), arriving, nothing_more.clone())),
             nothing_more,
             view: FlowView { shared },
@@ -163,7 +184,8 @@ impl Flow {
             }
         }
         let _ = (&mut self.aside).await;
-        while let Ok(job) = shared.jobs.try_recv() {
+        let _ = (&mut self.controls).await;
+        for job in shared.desk.clear() {
             shared.put_down(job, std::time::Duration::ZERO);
         }
         self.nothing_more.cancel();
@@ -190,12 +212,37 @@ impl FlowView {
 
     /// The breaker's state; nothing when it is turned off.
     pub fn breaker(&self) -> Option<BreakerState> {
-        self.shared.guards.breaker(self.shared.clock.monotonic())
+        self.shared.desk.breaker(self.shared.clock.monotonic())
     }
 
     /// Whether the flow stands still for one message.
     pub fn is_blocked(&self) -> bool {
-        self.shared.gate.is_closed()
+        self.shared.desk.gate().is_some()
+    }
+
+    /// What a person should know, for as long as it lasts.
+    pub fn alarms(&self) -> Vec<crate::Alarm> {
+        self.shared.alarms.all()
+    }
+
+    /// What holds the flow, in a few words for people; nothing when nothing does.
+    pub fn holding(&self) -> Option<String> {
+        match self.breaker() {
+            Some(BreakerState::Open) => Some("breaker open".to_owned()),
+            Some(BreakerState::HalfOpen) => Some("breaker half-open".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether a person has paused the flow, and whether its retries alone.
+    pub fn paused(&self) -> (bool, bool) {
+        let pauses = self.shared.desk.pauses();
+        (pauses.all, pauses.retries)
+    }
+
+    /// Lanes with a message in hand; nothing in a flow that keeps no order.
+    pub fn lanes_in_hand(&self) -> usize {
+        self.shared.lanes.as_ref().map_or(0, |lanes| lanes.book().len())
     }
 
     /// Whether the flow has been told to stop.
@@ -234,28 +281,5 @@ impl Force {
     pub fn now(&self) {
         self.abort.cancel();
         self.force.cancel();
-    }
-}
-
-// STAND-IN, to be replaced at the merge: what can be told of a flow without its desk.
-impl FlowView {
-    /// What a person should know, for as long as it lasts.
-    pub fn alarms(&self) -> Vec<crate::Alarm> {
-        let now = self.shared.clock.now();
-        let mut alarms = Vec::new();
-        if self.holding().is_some() {
-            let text = "the handler fails; messages are held, and none is charged";
-            alarms.push(crate::Alarm::new("breaker_open", now, text));
-        }
-        if self.is_blocked() {
-            alarms.push(crate::Alarm::new("blocked", now, "a blocking retry holds the flow"));
-        }
-        alarms
-    }
-
-    /// Which guard holds the flow, in a few words for people; nothing when none does.
-    pub fn holding(&self) -> Option<String> {
-        let open = matches!(self.breaker(), Some(BreakerState::Open | BreakerState::HalfOpen));
-        open.then(|| "breaker open".to_owned())
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::job::Job;
 use super::log;
 use super::projection::Projection;
-use super::shared::Shared;
+use super::shared::{Released, Shared};
 use crate::fail;
 use crate::port::{PortError, Settlement};
 
@@ -53,7 +52,7 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         shared.metrics.settled(shared.clock.monotonic().saturating_sub(started));
 
         let mut again = Vec::new();
-        let (mut messages, mut bytes) = (0, 0);
+        let mut released = Released::default();
         let mut problem = None;
         let apart = !shared.broker.capabilities().records_in_settle;
         for (settlement, result) in batch.drain(..).zip(results) {
@@ -68,12 +67,12 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                 Ok(()) if apart => projection.add(&settlement),
                 Ok(()) => {}
             }
-            messages += 1;
-            bytes += Job::weight(&settlement.delivery);
+            released.add(&settlement.delivery);
+            shared.has_settled(&settlement);
         }
         // The ledger is told before the room is given back: what comes in next finds its marks.
         projection.tell(shared).await;
-        shared.in_hand.release(messages, bytes);
+        shared.in_hand.release(released);
         *batch = again;
         if let Some(problem) = problem {
             log::broker_away(&shared.spec, &problem, batch.len());

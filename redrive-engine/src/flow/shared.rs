@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redrive_core::guard::Outcome as Shown;
+use redrive_core::guard::{BreakerState, Outcome as Shown};
 use redrive_core::headers::Trail;
 use redrive_core::{Action, Random as _, SplitMix64};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::alarms::{self, Alarms};
+use super::controls::Controls;
+use super::desk::{Desk, Pick};
 use super::divert::Diversion;
-use super::gate::Gate;
-use super::guards::{Guards, Ticket};
+use super::guards::Ticket;
 use super::job::Job;
+use super::lanes::Lanes;
 use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
@@ -29,12 +32,12 @@ pub(crate) struct Shared {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) guards: Guards,
-    pub(crate) gate: Gate,
+    pub(crate) desk: Desk,
+    /// Nothing in a flow that keeps no order.
+    pub(crate) lanes: Option<Lanes>,
+    pub(crate) controls: Controls,
     pub(crate) metrics: FlowMetrics,
-    /// Jobs that can be worked on. Bounded by the room in hand.
-    pub(crate) jobs: async_channel::Receiver<Job>,
-    pub(crate) to_jobs: async_channel::Sender<Job>,
+    pub(crate) alarms: Alarms,
     /// Jobs that wait in hand for longer than a slot should be kept.
     pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
@@ -54,18 +57,39 @@ pub(crate) struct Shared {
 pub(crate) struct InHand {
     messages: AtomicUsize,
     bytes: AtomicUsize,
-    released: Notify,
+    /// Of the messages, those that failed before.
+    retries: AtomicUsize,
+    /// There may be more room than there was.
+    pub(crate) released: Notify,
+}
+
+/// What left the hand.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Released {
+    pub(crate) messages: usize,
+    bytes: usize,
+    retries: usize,
+}
+
+impl Released {
+    pub(crate) fn add(&mut self, delivery: &Delivery) {
+        self.messages += 1;
+        self.bytes += Job::weight(delivery);
+        self.retries += usize::from(delivery.trail.attempt > 0);
+    }
 }
 
 impl InHand {
-    pub(crate) fn take(&self, bytes: usize) {
+    pub(crate) fn take(&self, delivery: &Delivery) {
         self.messages.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(Job::weight(delivery), Ordering::Relaxed);
+        self.retries.fetch_add(usize::from(delivery.trail.attempt > 0), Ordering::Relaxed);
     }
 
-    pub(crate) fn release(&self, messages: usize, bytes: usize) {
-        self.messages.fetch_sub(messages, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn release(&self, released: Released) {
+        self.messages.fetch_sub(released.messages, Ordering::Relaxed);
+        self.bytes.fetch_sub(released.bytes, Ordering::Relaxed);
+        self.retries.fetch_sub(released.retries, Ordering::Relaxed);
         self.released.notify_one();
     }
 
@@ -73,21 +97,51 @@ impl InHand {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is room for at least one more message.
-    pub(crate) async fn room(&self, spec: &FlowSpec) -> Room {
-        loop {
-            let released = self.released.notified();
-            let messages = spec.prefetch.saturating_sub(self.messages.load(Ordering::Relaxed));
-            let bytes = spec.prefetch_bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
-            if messages > 0 && bytes > 0 {
-                return Room { messages, bytes, retries: messages };
-            }
-            released.await;
-        }
+    /// The room there is. Retries get at most half of it, so that a backlog of them, which the retry budget lets through
+    /// slowly, leaves room for fresh messages.
+    fn room(&self, spec: &FlowSpec) -> Room {
+        let messages = spec.prefetch.saturating_sub(self.messages.load(Ordering::Relaxed));
+        let bytes = spec.prefetch_bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        let most = spec.prefetch.div_ceil(2);
+        let retries = most.saturating_sub(self.retries.load(Ordering::Relaxed));
+        Room { messages, bytes, retries }
     }
 }
 
 impl Shared {
+    /// The room for more. Nothing while the flow holds, and few while it finds out whether it still has to.
+    pub(crate) fn room(&self) -> Option<Room> {
+        let appetite = self.desk.appetite();
+        let mut room = self.in_hand.room(&self.spec);
+        room.messages = room.messages.min(appetite.messages.saturating_sub(self.in_hand.messages()));
+        if !appetite.retries {
+            room.retries = 0;
+        }
+        (room.messages > 0 && room.bytes > 0).then_some(room)
+    }
+
+    /// The next message to handle; nothing when the flow stops.
+    pub(crate) async fn next_job(&self) -> Option<(Job, Ticket)> {
+        loop {
+            let pick = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                pick = self.desk.next(|| self.clock.monotonic()) => pick,
+            };
+            match pick {
+                Pick::Go(job, ticket) => return Some((job, ticket)),
+                Pick::GiveBack(jobs) => {
+                    log::gives_back(&self.spec, jobs.len());
+                    for job in jobs {
+                        self.put_down(job, Duration::ZERO);
+                    }
+                }
+                Pick::TakeIn => self.in_hand.released.notify_one(),
+                Pick::Nothing | Pick::Until(_) => {}
+            }
+        }
+    }
+
     /// Sleeps unless the flow stops first.
     pub(crate) async fn sleep(&self, wait: Duration) -> Result<(), Stopped> {
         tokio::select! {
@@ -97,17 +151,58 @@ impl Shared {
         }
     }
 
-    pub(crate) fn report(&self, ticket: Ticket, shown: Shown, took: Duration) {
-        let now = self.clock.monotonic();
-        if let Some(state) = self.guards.report(now, ticket, shown, took) {
+    /// A call has ended, with what it showed of the endpoint; nothing when it was not made or given up.
+    pub(crate) fn ended(&self, ticket: Ticket, shown: Option<(Shown, Duration)>) {
+        if let Some(state) = self.desk.finish(self.clock.monotonic(), ticket, shown) {
             log::breaker(&self.spec, state);
             self.metrics.breaker(state);
+            self.tell_breaker(state);
         }
     }
 
-    pub(crate) fn settle(&self, settlement: Settlement) {
+    fn tell_breaker(&self, state: BreakerState) {
+        match state {
+            BreakerState::Open => self.alarms.raise(alarms::BREAKER_OPEN, self.clock.now(), || {
+                "the handler fails; messages are held, and none is charged".to_owned()
+            }),
+            BreakerState::Closed => self.alarms.clear(alarms::BREAKER_OPEN),
+            BreakerState::HalfOpen => {}
+        }
+    }
+
+    /// Hands a settlement to the settler.
+    pub(crate) fn send(&self, settlement: Settlement) {
         // The settler outlives every worker, so there is always someone to take it.
         let _ = self.settlements.send(settlement);
+    }
+
+    /// Random bits for an id.
+    pub(crate) fn random(&self) -> [u64; 2] {
+        let mut rng = SplitMix64::new(self.seed.fetch_add(1, Ordering::Relaxed));
+        [rng.next_u64(), rng.next_u64()]
+    }
+
+    /// How often the process died while this message was being handled.
+    pub(crate) fn crashes_of(&self, delivery: &Delivery) -> u32 {
+        let Some(journal) = self.spec.journal.as_ref().filter(|journal| journal.suspects() > 0) else {
+            return 0;
+        };
+        let crashes = journal.crashes(journal.name(&self.spec.name, &delivery.message.id));
+        if crashes > 0 {
+            self.alarms.raise(alarms::SUSPECTS, self.clock.now(), || {
+                "the process died while messages were being handled; those run one at a time now".to_owned()
+            });
+        }
+        crashes
+    }
+
+    /// A call for a suspect has ended without killing anybody, or it is not called any more.
+    pub(crate) fn cleared(&self, id: &str) {
+        let Some(journal) = &self.spec.journal else { return };
+        journal.cleared(journal.name(&self.spec.name, id));
+        if journal.suspects() == 0 {
+            self.alarms.clear(alarms::SUSPECTS);
+        }
     }
 
     pub(crate) fn wait_aside(&self, job: Job, after: Duration) {
@@ -119,15 +214,13 @@ impl Shared {
     /// Puts a job down that will not be worked on any further now. Attempts that were made in hand are written down,
     /// and the message is due after the wait that was decided; one that was not tried goes back as it was.
     pub(crate) fn put_down(&self, mut job: Job, after: Duration) {
-        self.gate.open(job.delivery.tag);
         let last = job.last.take().filter(|_| job.in_hand > 0);
         let Some(last) = last else {
-            return self.settle(Settlement::plain(job.delivery, Outcome::Return));
+            return self.settle(job.settled(Outcome::Return));
         };
         let now = self.clock.now();
         let mut decision = last.decision;
         decision.action = Action::RetryInPlace { after };
-        let mut rng = SplitMix64::new(self.seed.fetch_add(1, Ordering::Relaxed));
         let diversion = Diversion {
             spec: &self.spec,
             facts: &last.facts,
@@ -136,15 +229,14 @@ impl Shared {
             attempts_allowed: last.attempts_allowed,
             began: last.began,
             now,
-            random: [rng.next_u64(), rng.next_u64()],
+            random: self.random(),
         };
         self.settle(diversion.settle(job));
     }
 
     /// Releases a delivery without a word about it.
     pub(crate) fn release(&self, job: Job) {
-        self.gate.open(job.delivery.tag);
-        self.settle(Settlement::plain(job.delivery, Outcome::Ack));
+        self.settle(job.settled(Outcome::Ack));
     }
 
     /// Whether this is a second copy of what a replay has sent: the message's entry has come to an end since.

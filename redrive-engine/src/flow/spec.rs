@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::guard::{BreakerConfig, Rate};
-use redrive_core::{FactSources, Policy, Redaction};
+use redrive_core::guard::{BreakerConfig, Rate, RetryBudgetConfig};
+use redrive_core::{FactSources, OrderBy, Policy, Redaction};
 
 use crate::handler::Handler;
+use crate::journal::Journal;
 
 /// Everything a flow needs to run, complete and checked.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct FlowSpec {
     pub facts: FactSources,
     /// What is masked in what is written down.
     pub redaction: Redaction,
+    /// What keeps messages in order.
+    pub order_by: OrderBy,
     /// How many handler calls run at once.
     pub concurrency: usize,
     /// How long one call may take.
@@ -36,6 +39,10 @@ pub struct FlowSpec {
     pub rate: Option<Rate>,
     /// When the flow holds because the endpoint fails; nothing turns it off.
     pub breaker: Option<BreakerConfig>,
+    /// How many retries there may be beside first attempts; nothing turns it off.
+    pub retry_budget: Option<RetryBudgetConfig>,
+    /// How long the flow may hold before what was taken in goes back to the source.
+    pub long_hold: Duration,
     /// The most messages in hand, running or not.
     pub prefetch: usize,
     /// The most bytes in hand.
@@ -48,10 +55,16 @@ pub struct FlowSpec {
     pub rejected: Option<Arc<str>>,
     /// Who owns the flow.
     pub owner: Option<Arc<str>>,
+    /// Where running calls are named, so that a message that kills the process is known by the next one; without
+    /// it crashes are not counted.
+    pub journal: Option<Arc<Journal>>,
+    /// A message is parked when the process has died so often while it ran.
+    pub crash_limit: u32,
 }
 
 impl FlowSpec {
-    /// A flow with defaults: the ladder, 64 calls at once, 30 s a call, 25 s for a stop.
+    /// A flow with defaults: the ladder, 64 calls at once, 30 s a call, 25 s for a stop,
+    /// two crashes.
     pub fn new(name: &str, source: &str, handler: Arc<dyn Handler>) -> Self {
         Self {
             name: name.into(),
@@ -62,16 +75,21 @@ impl FlowSpec {
             policies_by_type: HashMap::new(),
             facts: FactSources::default(),
             redaction: Redaction::default(),
+            order_by: OrderBy::None,
             concurrency: 64,
             timeout: Duration::from_secs(30),
             rate: None,
             breaker: Some(BreakerConfig::default()),
+            retry_budget: Some(RetryBudgetConfig::default()),
+            long_hold: Duration::from_secs(30),
             prefetch: 1_024,
             prefetch_bytes: 64 * 1024 * 1024,
             shutdown: Duration::from_secs(25),
             once_per_message: false,
             rejected: None,
             owner: None,
+            journal: None,
+            crash_limit: 2,
         }
     }
 

@@ -7,77 +7,87 @@ use redrive_core::classify::Subject;
 use redrive_core::guard::Outcome as Shown;
 use redrive_core::policy::IN_PLACE_SLOT;
 use redrive_core::{
-    Action, Class, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict,
-    decide,
+    Action, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict, decide,
 };
 
 use super::divert::{self, Diversion};
-use super::guards::{Pass, Ticket};
+use super::guards::Ticket;
+use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
-use super::{attempt, log};
+use super::{alarms, attempt, log};
 use crate::handler::{Charge, Context, Marks};
-use crate::port::{Outcome, Settlement};
+use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
 /// A job that is tried again in hand, after a wait; nothing when it left.
 type Again = Option<(Job, Duration)>;
 
 pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
-    loop {
-        let job = tokio::select! {
-            biased;
-            () = shared.stop.cancelled() => return,
-            job = shared.jobs.recv() => job,
-        };
-        let Ok(mut job) = job else { return };
-        while let Some((waiting, after)) = round(&shared, job, &mut rng).await {
-            // A gate that this message closed keeps everyone else waiting anyway, so the slot may be kept.
-            if after > IN_PLACE_SLOT && !shared.gate.is_closed_by(waiting.delivery.tag) {
-                shared.wait_aside(waiting, after);
-                break;
-            }
-            // A timer of zero would cost a millisecond.
-            if !after.is_zero() && shared.sleep(after).await.is_err() {
-                shared.put_down(waiting, after);
-                return;
-            }
-            job = waiting;
+    while let Some((job, ticket)) = shared.next_job().await {
+        let Some((waiting, after)) = round(&shared, job, ticket, &mut rng).await else { continue };
+        // A gate that this message closed keeps everyone else waiting anyway, so the slot may be kept.
+        if after > IN_PLACE_SLOT && shared.desk.gate() != Some(waiting.delivery.tag) {
+            shared.wait_aside(waiting, after);
+            continue;
         }
+        // A timer of zero would cost a millisecond.
+        if !after.is_zero() && shared.sleep(after).await.is_err() {
+            shared.put_down(waiting, after);
+            return;
+        }
+        let mut waiting = waiting;
+        waiting.put_at = shared.clock.monotonic();
+        shared.desk.put_back(waiting);
     }
 }
 
 /// One attempt of one job.
-async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Again {
-    // What needs no call waits for no guard and uses up no rate.
-    if job.in_hand == 0 && shared.is_double(&job.delivery).await {
-        shared.release(job);
-        return None;
-    }
+async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut SplitMix64) -> Again {
     let spec = &shared.spec;
-    if spec.once_per_message && job.in_hand == 0 && shared.was_processed(&job.delivery.message.id).await {
-        finish(shared, job);
+    if job.in_hand == 0
+        && let Some(settlement) = without_a_call(shared, &job).await
+    {
+        shared.ended(ticket, None);
+        match settlement {
+            Without::Release => shared.release(job),
+            Without::Finish => finish(shared, job),
+            Without::Quarantine(quarantine) => {
+                let (lane, why) = (quarantine.lane(), Why::Quarantine(quarantine.to_string()));
+                let random = shared.random();
+                shared.settle(held::keep(spec, job, lane, why, shared.clock.now(), random));
+            }
+        }
         return None;
     }
-    let asked = shared.clock.monotonic();
-    let Some(ticket) = admission(shared, &job).await else {
-        shared.put_down(job, Duration::ZERO);
-        return None;
-    };
     let started_at = shared.clock.now();
+    if job.crashes >= spec.crash_limit.max(1) {
+        let began = Began { at: started_at, took: Duration::ZERO };
+        let failure = Box::new(crashed(job.crashes));
+        shared.cleared(&job.delivery.message.id);
+        return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
+    }
     let started = shared.clock.monotonic();
-    job.started(started_at, started.saturating_sub(asked));
+    job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
     shared.metrics.started();
+    let journal = spec.journal.as_deref();
+    let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
     let attempted = tokio::select! {
         biased;
         attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context) => Some(attempted),
         () = shared.abort.cancelled() => None,
     };
+    drop(named);
     let took = shared.clock.monotonic().saturating_sub(started);
+    if job.crashes > 0 {
+        shared.cleared(&job.delivery.message.id);
+        job.crashes = 0;
+    }
     let Some(attempted) = attempted else {
         // The stop's deadline is over: the attempt is given up and not charged.
         shared.metrics.ended("aborted", took);
+        shared.ended(ticket, None);
         shared.put_down(job, Duration::ZERO);
         return None;
     };
@@ -86,11 +96,12 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Agai
     match attempted.result {
         Err(failure) if !acked(&failure) => {
             shared.metrics.ended("failure", took);
-            failed(shared, job, failure, attempted.charge, ticket, Began { at: started_at, took }, rng)
+            failed(shared, job, failure, attempted.charge, ticket, Began { at: started_at, took }, rng).await
         }
         _ => {
             shared.metrics.ended("success", took);
-            shared.report(ticket, Shown::Success, took);
+            shared.ended(ticket, Some((Shown::Success, took)));
+            shared.alarms.clear(alarms::ENDPOINT_FAULT);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
             finish(shared, job);
             None
@@ -98,27 +109,25 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Agai
     }
 }
 
-/// Waits for the gate and the guards; nothing when the flow stops meanwhile.
-async fn admission(shared: &Shared, job: &Job) -> Option<Ticket> {
-    loop {
-        tokio::select! {
-            biased;
-            () = shared.stop.cancelled() => return None,
-            () = shared.gate.pass(job.delivery.tag) => {}
-        }
-        if shared.stop.is_cancelled() {
-            return None;
-        }
-        match shared.guards.pass(shared.clock.monotonic()) {
-            Pass::Go(ticket) => return Some(ticket),
-            Pass::Hold(until) => {
-                let now = shared.clock.monotonic();
-                let wait = until.map_or(Duration::from_secs(1), |until| until.saturating_sub(now));
-                // At least a millisecond, so that rounding cannot make this loop spin.
-                shared.sleep(wait.max(Duration::from_millis(1))).await.ok()?;
-            }
-        }
+/// What becomes of a message that the handler is not called for.
+enum Without {
+    /// A second copy.
+    Release,
+    /// Handled before.
+    Finish,
+    /// Kept back by a person.
+    Quarantine(Quarantine),
+}
+
+async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
+    if shared.is_double(&job.delivery).await {
+        return Some(Without::Release);
     }
+    let spec = &shared.spec;
+    if spec.once_per_message && shared.was_processed(&job.delivery.message.id).await {
+        return Some(Without::Finish);
+    }
+    shared.controls.quarantine(spec, &job.delivery.message).map(Without::Quarantine)
 }
 
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
@@ -144,7 +153,7 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
             .as_ref()
             .and_then(|source| source.find(&message.headers, message.body.as_deref())),
         first_failure_at: job.first_failure_at(),
-        diverted: Arc::clone(&shared.nothing_diverted),
+        diverted: Arc::clone(job.diverted.as_ref().unwrap_or(&shared.nothing_diverted)),
         replay: trail.replay.as_ref().and_then(|replay| replay.id.as_deref().map(Arc::from)),
         marks: Some(Marks { ledger: Arc::clone(&shared.ledger), handler: Arc::clone(&spec.name), now }),
     }
@@ -166,19 +175,11 @@ fn finish(shared: &Shared, job: Job) {
     if record.is_some() {
         shared.metrics.recovered();
     }
-    shared.gate.open(job.delivery.tag);
     let processed_by = shared.spec.once_per_message.then(|| Arc::clone(&shared.spec.name));
-    shared.settle(Settlement {
-        delivery: job.delivery,
-        outcome: Outcome::Ack,
-        lane: None,
-        trail: None,
-        record,
-        processed_by,
-    });
+    shared.settle(Settlement { record, processed_by, ..job.settled(Outcome::Ack) });
 }
 
-fn failed(
+async fn failed(
     shared: &Shared,
     mut job: Job,
     failure: Box<Failure>,
@@ -193,15 +194,29 @@ fn failed(
     let facts = spec.facts.find(&message.headers, message.body.as_deref());
     let policy = spec.policy_for(facts.message_type.as_deref());
     job.failed(charge, now);
-    let proven = shared.guards.endpoint_proven(shared.clock.monotonic());
-    let decision = decided(policy, &job, &facts, &failure, proven, now, rng);
+    let proven = shared.desk.endpoint_proven(shared.clock.monotonic());
+    let mut decision = decided(policy, &job, &facts, &failure, proven, now, rng);
+    if let Action::Follow { id } = &decision.action {
+        match followed(shared, &job, id).await {
+            Some((lane, id)) => {
+                shared.ended(ticket, Some((Shown::Ignored, began.took)));
+                job.forgiven(charge);
+                let random = shared.random();
+                shared.settle(held::keep(spec, job, lane, Why::Follows(id), now, random));
+                return None;
+            }
+            None => decision = pending(policy, &job, &facts, proven, now, rng),
+        }
+    }
 
-    let shown = match (decision.class, &decision.action) {
-        (_, Action::Return) | (Class::Transient, _) => Shown::Failure,
-        _ => Shown::Ignored,
-    };
-    shared.report(ticket, shown, began.took);
+    let shown = if decision.endpoint_fault { Shown::Failure } else { Shown::Ignored };
+    shared.ended(ticket, Some((shown, began.took)));
     // What finds out whether the endpoint is back is not charged for finding out that it is not.
+    if decision.action == Action::Return {
+        shared.alarms.raise(alarms::ENDPOINT_FAULT, now, || {
+            format!("the endpoint refuses every call, whatever the message: {}", failure.message())
+        });
+    }
     if (ticket.probe && shown == Shown::Failure) || decision.action == Action::Return {
         shared.metrics.retried("return", &decision.reason);
         job.forgiven(charge);
@@ -210,7 +225,8 @@ fn failed(
     }
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
-        Action::Block { until } if shared.gate.close(job.delivery.tag) => {
+        // The lane stands still while its head is in hand; without one the whole flow does.
+        Action::Block { until } if job.lane.is_some() || close_gate(shared, &job, now) => {
             ("blocking", Some(until.since(now)))
         }
         _ => ("", None),
@@ -234,9 +250,25 @@ fn failed(
         now,
         random: [rng.next_u64(), rng.next_u64()],
     };
-    shared.gate.open(job.delivery.tag);
     shared.settle(diversion.settle(job));
     None
+}
+
+/// Lets the whole flow stand still for a message; answers whether it does.
+fn close_gate(shared: &Shared, job: &Job, now: Timestamp) -> bool {
+    let closed = shared.desk.close_gate(job.delivery.tag);
+    if closed {
+        shared.alarms.raise(alarms::BLOCKED, now, || {
+            format!("a blocking retry of {} holds the flow", job.delivery.message.id)
+        });
+    }
+    closed
+}
+
+/// What is left of an attempt that took its process with it.
+fn crashed(times: u32) -> Failure {
+    Failure::from_message(format!("the process died {times} times while this message was being handled"))
+        .with_reason(Reason::HANDLER_CRASHED)
 }
 
 fn decided(
@@ -255,12 +287,37 @@ fn decided(
         deadline: facts.deadline,
         headers: Some(&job.delivery.message.headers),
     };
-    let history = job.history(endpoint_proven);
-    let decision = decide(policy, &subject, &history, failure, now, rng);
-    if !matches!(decision.action, Action::Follow { .. }) {
-        return decision;
+    decide(policy, &subject, &job.history(endpoint_proven), failure, now, rng)
+}
+
+/// The lane behind a message that another wants to follow, and that message's id; nothing when it has come to an end, or
+/// nobody knows it.
+async fn followed(shared: &Shared, job: &Job, id: &str) -> Option<(LaneName, String)> {
+    if !shared.broker.capabilities().lanes {
+        return None;
     }
-    // Lanes are not part of the engine yet: whoever wants to follow is charged as contention.
-    let pending = Failure::from_message("its predecessor has not finished").with_status(423);
-    decide(policy, &subject, &history, &pending.with_reason(Reason::PREDECESSOR_PENDING), now, rng)
+    let entry = match shared.ledger.entry(id).await {
+        Ok(found) => found?,
+        Err(error) => {
+            log::ledger_away(&shared.spec, &error);
+            return None;
+        }
+    };
+    let ended = !entry.state.is_unresolved() || Some(entry.id) == job.entry();
+    (!ended && *entry.flow == *shared.spec.name).then(|| (LaneName::after(entry.id), entry.message.id))
+}
+
+/// Whoever wants to follow what is not there is charged as contention.
+fn pending(
+    policy: &Policy,
+    job: &Job,
+    facts: &Facts,
+    endpoint_proven: bool,
+    now: Timestamp,
+    rng: &mut SplitMix64,
+) -> Decision {
+    let failure = Failure::from_message("what it wants to follow is unknown, or has come to an end")
+        .with_status(423)
+        .with_reason(Reason::PREDECESSOR_PENDING);
+    decided(policy, job, facts, &failure, endpoint_proven, now, rng)
 }

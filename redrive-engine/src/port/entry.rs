@@ -70,6 +70,11 @@ impl std::fmt::Display for EntryState {
 }
 
 impl EntryState {
+    /// Whether somebody or something still has to act.
+    pub const fn is_unresolved(self) -> bool {
+        matches!(self, Self::Waiting | Self::Held | Self::Dead | Self::Parked | Self::Replaying)
+    }
+
     /// Whether the message's body is still kept and can be sent again.
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Recovered | Self::Rejected)

@@ -83,6 +83,32 @@ const INVARIANTS: &[(&str, &str)] = &[
          GROUP BY flow, lane HAVING sum(kept) <> sum(real)",
     ),
     (
+        "a lane knows how many it let go that have not come to an end",
+        "SELECT 'lane ' || lane || ' of ' || flow || ': kept ' || sum(kept) || ', counted ' || sum(real) FROM
+         (SELECT flow, lane, released AS kept, 0 AS real FROM lanes
+          UNION ALL SELECT flow, lane, 0, count(*) FROM entries
+          WHERE lane IS NOT NULL AND state IN (0, 4) GROUP BY flow, lane)
+         GROUP BY flow, lane HAVING sum(kept) <> sum(real)",
+    ),
+    (
+        "a lane's head is an entry that has not come to an end, and of its flow unless it was asked for by name",
+        "SELECT 'lane ' || l.lane || ' of ' || l.flow FROM lanes l LEFT JOIN entries e ON e.id = l.head
+         WHERE l.head IS NOT NULL AND (e.eid IS NULL OR e.state NOT IN (0, 1, 2, 3, 4)
+            OR (e.flow <> l.flow AND l.lane NOT GLOB 'after:*'))",
+    ),
+    (
+        "a lane is there while it holds somebody, and only a quarantine does so by itself",
+        "SELECT 'lane ' || lane || ' of ' || flow || ': ' || count || ' held' FROM lanes
+         WHERE head IS NULL AND released = 0 AND (count = 0 OR lane NOT GLOB 'quarantine:*')
+            OR lane GLOB 'quarantine:*' AND (head IS NOT NULL OR released <> 0)",
+    ),
+    (
+        "a held entry has a lane, and nothing else has one that was neither let go nor put away while held",
+        "SELECT 'entry ' || lower(hex(id)) || ' state ' || state FROM entries
+         WHERE (lane IS NULL AND state = 1 AND source_kind = 'embedded')
+            OR (lane IS NOT NULL AND state NOT IN (0, 1, 4) AND NOT (state IN (6, 8) AND earlier IS 1))",
+    ),
+    (
         "the audit's numbers have no gap",
         "SELECT 'lines ' || count(*) || ', last number ' || max(number) FROM audit
          HAVING count(*) > 0 AND (min(number) <> 1 OR max(number) <> count(*))",

@@ -6,7 +6,7 @@ use redrive_engine::port::{Actor, Deed, DeedReport, EntryState, HistoryLine, Por
 
 use super::record::{self, Move, Stored};
 use super::shelf::Shelf;
-use super::{audit, entry, search};
+use super::{audit, entry, lanes, search};
 use crate::fault::Done;
 use crate::publish::queue_name;
 use crate::settle;
@@ -140,14 +140,16 @@ fn one(
         Deed::RetryNow => matches!(from, Waiting | Dead | Parked),
         Deed::Cancel => matches!(from, Waiting | Replaying),
         Deed::Park => matches!(from, Waiting | Held | Dead | Replaying),
-        Deed::Discard => matches!(from, Waiting | Held | Dead | Parked | Replaying),
+        Deed::Discard | Deed::Skip => matches!(from, Waiting | Held | Dead | Parked | Replaying),
         Deed::Restore => matches!(from, Discarded | Archived),
         Deed::Archive => matches!(from, Dead | Parked | Discarded),
         Deed::Reroute(_) => matches!(from, Waiting | Held | Dead | Parked),
-        Deed::Skip => false,
     };
     if !allowed {
         return Ok(Err(format!("it is {from}: {} does not apply", deed.name())));
+    }
+    if *deed == Deed::Skip && !lanes::is_in_one(tx, stored)? {
+        return Ok(Err("it stands in no lane: there is nothing to take it out of".to_owned()));
     }
     let shelf = match Shelf::of(tx, stored)? {
         Ok(shelf) => shelf,
@@ -156,14 +158,20 @@ fn one(
     let at = now.as_millis().max(1);
     let message = Some(shelf.row());
     let away = |to| Move { to, earlier: Some(record::earlier_of(from)), due: stored.due, message };
+    let mut lane = None;
     let step = match deed {
         Deed::RetryNow => {
+            // What is due already keeps its place among the others that are.
+            let due = shelf.due().filter(|due| from == Waiting && *due <= at).unwrap_or(at);
             if from == Waiting {
-                shelf.put(tx, Some(at))?;
+                shelf.put(tx, Some(due))?;
             } else {
-                shelf.begin_again(tx, stored, at, None)?;
+                shelf.begin_again(tx, stored, due, None)?;
             }
             Move { to: Waiting, earlier: None, due: Some(at), message }
+        }
+        Deed::Skip if matches!(from, Dead | Parked) => {
+            Move { to: from, earlier: None, due: stored.due, message }
         }
         Deed::Cancel | Deed::Park | Deed::Skip => {
             shelf.put(tx, None)?;
@@ -174,7 +182,12 @@ fn one(
             away(Discarded)
         }
         Deed::Restore => {
-            let back = stored.earlier.unwrap_or(Parked);
+            lane = lanes::lane_to_rejoin(tx, stored)?;
+            let back = match stored.earlier.unwrap_or(Parked) {
+                // What it was held behind is gone: it goes on.
+                Held if lane.is_none() => Waiting,
+                back => back,
+            };
             let due = (back == Waiting).then(|| stored.due.unwrap_or(at));
             shelf.put(tx, due)?;
             Move { to: back, earlier: None, due, message }
@@ -198,6 +211,13 @@ fn one(
     };
     record::put(tx, stored, &step, now)?;
     record::add_line(tx, stored.eid, &person_line(deed.name(), actor, step.due, now))?;
+    match deed {
+        Deed::RetryNow => {}
+        Deed::Cancel | Deed::Park => lanes::step_aside(tx, stored)?,
+        Deed::Discard | Deed::Archive | Deed::Reroute(_) => lanes::ended(tx, stored)?,
+        Deed::Skip => lanes::skip(tx, stored)?,
+        Deed::Restore => lanes::rejoin(tx, stored, lane.as_ref())?,
+    }
     Ok(Ok(()))
 }
 

@@ -11,14 +11,14 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::record::entry_id;
 use super::tally::parsed;
-use super::{processed, state};
+use super::{lanes, processed, state};
 use crate::codec;
 use crate::fault::{Done, Fault};
 
 pub(crate) const COLUMNS: &str = "eid, last_failed, id, flow, state, message, mid, message_key, type, content_type, size, \
      attempts, first_failed, due, class, reason, grp, http_status, owner, entity, tenant, correlation, causation, \
      parent, replays, held_behind, handler_version, source_kind, source_name, partition, position, error_type, \
-     error_message, because, chain, headers";
+     error_message, because, chain, headers, lane";
 
 /// One entry, by its own id or its message's; of several entries of one message the newest.
 pub(crate) fn find(sql: &Connection, id: &str) -> Done<Option<Entry>> {
@@ -86,7 +86,13 @@ pub(crate) fn read(sql: &Connection, row: &Row<'_>) -> Done<Entry> {
     let standing = state::of(row.get(4)?)?;
     let attempts: u32 = row.get(11)?;
     let mid: String = row.get(6)?;
-    let held_behind: Option<String> = row.get(25)?;
+    let flow: String = row.get(3)?;
+    let held_behind = match standing {
+        EntryState::Held => {
+            lanes::held_behind(sql, &flow, row.get::<_, Option<String>>(36)?.as_deref(), row.get(25)?)?
+        }
+        _ => None,
+    };
     let chain: Vec<ErrorLink> =
         serde_json::from_str(row.get_ref(34)?.as_str().map_err(rusqlite::Error::from)?)
             .map_err(|error| Fault::broken(format!("the errors of entry {id} cannot be read: {error}")))?;
@@ -94,7 +100,7 @@ pub(crate) fn read(sql: &Connection, row: &Row<'_>) -> Done<Entry> {
     let safe_to_replay = safety(sql, standing, kept, attempts, &mid, held_behind.as_deref())?;
     Ok(Entry {
         id,
-        flow: row.get(3)?,
+        flow,
         state: standing,
         message: MessageShown {
             id: mid,

@@ -6,7 +6,7 @@ mod controls;
 mod copy;
 mod deeds;
 mod entry;
-mod lanes;
+pub(crate) mod lanes;
 pub(crate) mod processed;
 pub(crate) mod record;
 pub(crate) mod replay;
@@ -70,12 +70,16 @@ impl Ledger for Store {
         self.inner.readers.run(tally::counts).await
     }
 
-    async fn standings(&self, _flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
-        Ok(asked.iter().map(|_| Standing::Open).collect())
+    async fn standings(&self, flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        if self.inner.lanes.of(flow) == 0 {
+            return Ok(vec![Standing::Open; asked.len()]);
+        }
+        let (flow, asked) = (flow.to_owned(), asked.to_vec());
+        self.inner.readers.run(move |sql| lanes::standings(sql, &flow, &asked)).await
     }
 
-    async fn held_lanes(&self, _flow: &str) -> Result<u64, PortError> {
-        Ok(0)
+    async fn held_lanes(&self, flow: &str) -> Result<u64, PortError> {
+        Ok(self.inner.lanes.of(flow))
     }
 
     async fn controls(&self) -> Result<Vec<Control>, PortError> {

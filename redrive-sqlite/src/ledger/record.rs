@@ -41,6 +41,7 @@ pub(crate) struct Stored {
     pub(crate) state: EntryState,
     pub(crate) earlier: Option<EntryState>,
     pub(crate) message: Option<i64>,
+    pub(crate) mid: String,
     pub(crate) group: Option<String>,
     pub(crate) lane: Option<String>,
     pub(crate) due: Option<i64>,
@@ -50,7 +51,7 @@ pub(crate) struct Stored {
 }
 
 const STORED: &str =
-    "eid, id, flow, state, earlier, message, grp, lane, due, attempts, changed, replay, replay_pos";
+    "eid, id, flow, state, earlier, message, grp, lane, due, attempts, changed, replay, replay_pos, mid";
 
 impl Stored {
     pub(crate) fn by_id(tx: &Tx<'_>, id: EntryId) -> Done<Option<Self>> {
@@ -86,16 +87,12 @@ impl Stored {
             attempts: row.get(9)?,
             changed: row.get(10)?,
             replay: replay.zip(place),
+            mid: row.get(13)?,
         })
     }
 
     pub(crate) fn place(&self) -> Place<'_> {
-        Place {
-            flow: &self.flow,
-            state: self.state,
-            group: self.group.as_deref(),
-            lane: self.lane.as_deref(),
-        }
+        Place { flow: &self.flow, state: self.state, group: self.group.as_deref() }
     }
 }
 
@@ -114,8 +111,19 @@ pub(crate) fn earlier_of(state: EntryState) -> EntryState {
 
 /// Makes the entry at its first record, brings it up to date at later ones. Answers with its row.
 pub(crate) fn write(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> {
+    let before = Stored::by_id(tx, record.entry)?;
+    write_over(tx, before.as_ref(), record, carrier)
+}
+
+/// The same, for an entry that has been looked up.
+pub(crate) fn write_over(
+    tx: &mut Tx<'_>,
+    before: Option<&Stored>,
+    record: &Record,
+    carrier: &Carrier<'_>,
+) -> Done<i64> {
     let line = history_line(record);
-    let eid = match Stored::by_id(tx, record.entry)? {
+    let eid = match before {
         None => insert(tx, record, carrier)?,
         Some(stored) => {
             let again = stored.changed == record.at.as_millis()
@@ -124,7 +132,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> 
             if again && carrier.delivery.is_none() {
                 return Ok(stored.eid);
             }
-            update(tx, &stored, record, carrier)?;
+            update(tx, stored, record, carrier)?;
             stored.eid
         }
     };
@@ -179,7 +187,7 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
             at,
             record.due_at.map(Timestamp::as_millis),
             attempt.map_or(Class::Unknown, |attempt| attempt.class).as_str(),
-            attempt.map_or(Reason::UNKNOWN_FAILURE.as_str(), |attempt| attempt.reason.as_str()),
+            reason(record).unwrap_or(&Reason::UNKNOWN_FAILURE).as_str(),
             group,
             attempt.and_then(|attempt| attempt.status),
             record.owner.as_deref(),
@@ -198,13 +206,12 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
             carrier.hash.map(|hash| &hash.as_bytes()[..]),
             chain.first().map(|link| link.kind.as_str()).filter(|kind| !kind.is_empty()),
             chain.first().map_or("", |link| link.message.as_str()),
-            attempt.map_or("", |attempt| attempt.because.as_str()),
+            because(record).unwrap_or_default(),
             chain_json(chain)?,
             headers,
         ])?;
     let eid = tx.sql.last_insert_rowid();
-    let place =
-        Place { flow: &record.flow, state: record.state, group: group.as_deref(), lane: carrier.lane };
+    let place = Place { flow: &record.flow, state: record.state, group: group.as_deref() };
     tally::shift(tx, None, Some(place))?;
     see_group(tx, record, first)?;
     Ok(eid)
@@ -250,7 +257,8 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
             record.at.as_millis(),
             record.due_at.map(Timestamp::as_millis),
             attempt.map(|attempt| attempt.class.as_str()),
-            attempt.map(|attempt| attempt.reason.as_str()),
+            // What was tried keeps the reason of its last failure while it is held.
+            reason(record).filter(|_| attempt.is_some() || stored.attempts == 0).map(Reason::as_str),
             group,
             attempt.and_then(|attempt| attempt.status),
             record.owner.as_deref(),
@@ -263,20 +271,14 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
             attempt.and_then(|attempt| attempt.handler_version.as_deref()),
             chain.and_then(|chain| chain.first()).map(|link| link.kind.as_str()).filter(|kind| !kind.is_empty()),
             chain.and_then(|chain| chain.first()).map(|link| link.message.as_str()),
-            attempt.map(|attempt| attempt.because.as_str()),
+            because(record),
             chain.map(chain_json).transpose()?,
             record.message_type,
         ])?;
-    let place = Place { flow: &stored.flow, state: record.state, group: group.as_deref(), lane };
+    let place = Place { flow: &stored.flow, state: record.state, group: group.as_deref() };
     tally::shift(tx, Some(stored.place()), Some(place))?;
     see_group(tx, record, record.at.as_millis())?;
     replay_outcome::learn(tx, stored, record.state, record.at)
-}
-
-/// Ends an entry without a record: the message was released, or a person did it.
-pub(crate) fn finish(tx: &mut Tx<'_>, eid: i64, to: EntryState, at: Timestamp) -> Done<()> {
-    let Some(stored) = Stored::by_eid(tx, eid)? else { return Ok(()) };
-    put(tx, &stored, &Move { to, earlier: None, due: None, message: None }, at)
 }
 
 /// A change of state that no attempt made.
@@ -345,6 +347,18 @@ pub(crate) fn add_line(tx: &Tx<'_>, eid: i64, line: &HistoryLine) -> Done<()> {
     Ok(())
 }
 
+/// The reason of the attempt, or why it is kept without one.
+fn reason(record: &Record) -> Option<&Reason> {
+    let held = record.held.as_ref().map(|held| &held.reason);
+    record.attempt.as_ref().map(|attempt| &attempt.reason).or(held)
+}
+
+/// Why it stands where it stands.
+fn because(record: &Record) -> Option<&str> {
+    let held = record.held.as_ref().map(|held| held.because.as_str());
+    record.attempt.as_ref().map(|attempt| attempt.because.as_str()).or(held)
+}
+
 fn history_line(record: &Record) -> HistoryLine {
     let attempt = record.attempt.as_ref();
     HistoryLine {
@@ -353,9 +367,9 @@ fn history_line(record: &Record) -> HistoryLine {
         attempt: attempt.map(|attempt| attempt.number),
         took_ms: attempt.map(|attempt| attempt.took.as_millis() as u64),
         class: attempt.map(|attempt| attempt.class),
-        reason: attempt.map(|attempt| attempt.reason.clone()),
+        reason: reason(record).cloned(),
         decision: attempt.map(|attempt| attempt.decision.to_owned()),
-        because: attempt.map(|attempt| attempt.because.clone()),
+        because: because(record).map(str::to_owned),
         due_at: record.due_at,
         error: attempt.map(error_shown),
         http_status: attempt.and_then(|attempt| attempt.status),

@@ -56,6 +56,11 @@ impl Shelf {
         self.row
     }
 
+    /// Where it stood: 0 = ready, else its due time; nothing when it was not to be delivered.
+    pub(crate) fn due(&self) -> Option<i64> {
+        self.due
+    }
+
     /// Lets the message be delivered from `due` on, or not at all.
     pub(crate) fn put(&self, tx: &mut Tx<'_>, due: Option<i64>) -> Done<()> {
         tx.sql

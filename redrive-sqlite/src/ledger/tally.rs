@@ -1,4 +1,4 @@
-//! Counts that are kept, not counted: by flow and state, by failure group, by lane.
+//! Counts that are kept, not counted: by flow and state, by failure group.
 
 use redrive_core::{Class, Timestamp};
 use redrive_engine::port::{Counts, EntryState, Group, StateCount};
@@ -14,13 +14,6 @@ pub(crate) struct Place<'a> {
     pub(crate) flow: &'a str,
     pub(crate) state: EntryState,
     pub(crate) group: Option<&'a str>,
-    pub(crate) lane: Option<&'a str>,
-}
-
-impl Place<'_> {
-    fn held_lane(&self) -> Option<&str> {
-        self.lane.filter(|_| self.state == EntryState::Held)
-    }
 }
 
 /// Moves one entry from place to place.
@@ -31,12 +24,7 @@ pub(crate) fn shift(tx: &Tx<'_>, from: Option<Place<'_>>, to: Option<Place<'_>>)
     for (place, by) in [(from, -1_i64), (to, 1)] {
         let Some(place) = place else { continue };
         let number = state::number(place.state);
-        tx.sql
-            .prepare_cached(
-                "INSERT INTO counts (flow, state, n) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (flow, state) DO UPDATE SET n = n + excluded.n",
-            )?
-            .execute(params![place.flow, number, by])?;
+        count_more(tx, place.flow, place.state, by)?;
         if let Some(group) = place.group {
             tx.sql
                 .prepare_cached(
@@ -45,20 +33,23 @@ pub(crate) fn shift(tx: &Tx<'_>, from: Option<Place<'_>>, to: Option<Place<'_>>)
                 )?
                 .execute(params![place.flow, group, number, by])?;
         }
-        if let Some(lane) = place.held_lane() {
-            tx.sql
-                .prepare_cached(
-                    "INSERT INTO lanes (flow, lane, count) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (flow, lane) DO UPDATE SET count = count + excluded.count",
-                )?
-                .execute(params![place.flow, lane, by])?;
-            if by < 0 {
-                tx.sql
-                    .prepare_cached("DELETE FROM lanes WHERE flow = ?1 AND lane = ?2 AND count <= 0")?
-                    .execute(params![place.flow, lane])?;
-            }
-        }
     }
+    Ok(())
+}
+
+/// Moves so many entries of a flow from state to state; those of their groups are another matter.
+pub(crate) fn shift_many(tx: &Tx<'_>, flow: &str, from: EntryState, to: EntryState, count: i64) -> Done<()> {
+    count_more(tx, flow, from, -count)?;
+    count_more(tx, flow, to, count)
+}
+
+fn count_more(tx: &Tx<'_>, flow: &str, of: EntryState, by: i64) -> Done<()> {
+    tx.sql
+        .prepare_cached(
+            "INSERT INTO counts (flow, state, n) VALUES (?1, ?2, ?3)
+             ON CONFLICT (flow, state) DO UPDATE SET n = n + excluded.n",
+        )?
+        .execute(params![flow, state::number(of), by])?;
     Ok(())
 }
 

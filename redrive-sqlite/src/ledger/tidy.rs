@@ -30,7 +30,8 @@ pub(crate) fn tidy(tx: &mut Tx<'_>, retention: &Retention, limit: u64, now: Time
         let rows: Vec<i64> = tx
             .sql
             .prepare_cached(
-                "SELECT eid FROM entries WHERE state = ?1 AND last_failed < ?2 AND changed < ?2 LIMIT ?3",
+                "SELECT eid FROM entries WHERE state = ?1 AND last_failed < ?2 AND changed < ?2
+                 AND id NOT IN (SELECT head FROM lanes WHERE head IS NOT NULL) LIMIT ?3",
             )?
             .query_map(params![state::number(standing), before, limit - removed], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::OpenError;
 
 /// The migrations, oldest first: the first makes version 1.
-const MIGRATIONS: &[&str] = &[include_str!("v1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("v1.sql"), include_str!("v2.sql")];
 
 /// Marks a file as Redrive's: `RDRV`.
 const APPLICATION: i64 = 0x5244_5256;

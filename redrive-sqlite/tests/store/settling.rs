@@ -1,6 +1,6 @@
 //! Ending deliveries, and what the ledger then shows.
 
-use redrive_engine::port::{Broker, EntryState, LaneName, Ledger, Outcome, PortError, Refusal};
+use redrive_engine::port::{Broker, EntryState, LaneName, Ledger, Outcome, PortError, Refusal, Settlement};
 
 use crate::fixture::{
     Fixture, ack, ann, assert_sound, at, failed, is_empty, publish, recovered, settle_one, settlement,
@@ -32,7 +32,10 @@ async fn every_outcome_leaves_the_message_where_it_belongs() {
         .zip(outcomes)
         .map(|(delivery, outcome)| match outcome {
             Outcome::Ack => settlement(delivery, Outcome::Ack),
-            outcome => failed(delivery, outcome, "503 from the warehouse", now),
+            outcome => Settlement {
+                lane: Some(LaneName::of_key(b"customer-1")),
+                ..failed(delivery, outcome, "503 from the warehouse", now)
+            },
         })
         .collect();
     for answer in store.settle(&batch).await {

@@ -9,9 +9,9 @@ use redrive_core::{FactSource, FactSources, PolicySpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::OrderBy;
 use super::guards::{BreakerSpec, RetryBudgetSpec};
 use super::handler::Handler;
-use super::order::OrderBy;
 use crate::address::AddressText;
 
 /// A flow.

@@ -3,11 +3,11 @@
 use redrive_core::Redaction;
 use redrive_core::guard::{Breaker, GuardError, RetryBudget};
 
+use super::OrderBy;
 use super::file::Config;
 use super::finding::Findings;
 use super::flow::{DelayMode, Flow, PolicyRef, Suffixes};
 use super::handler::Handler;
-use super::order::OrderBy;
 use super::semantic::{
     COMMAND_FORM, HANDLER_FORM, HTTP_FORM, SOURCE_FORM, note_if_not_built_in, wrong_address,
 };

@@ -19,7 +19,6 @@ mod guards;
 mod handler;
 pub mod import;
 mod layers;
-mod order;
 mod policy_checks;
 mod semantic;
 mod structure;
@@ -43,7 +42,7 @@ pub use flow::{
 };
 pub use guards::{BreakerSpec, RetryBudgetSpec, WindowSpec};
 pub use handler::{Forward, Handler, HandlerSpec};
-pub use order::{OrderBy, OrderByError};
+pub use redrive_core::{OrderBy, OrderByError};
 pub use suggest::nearest;
 
 use crate::codes;

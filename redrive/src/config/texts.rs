@@ -8,7 +8,7 @@ use redrive_core::duration::Period;
 use redrive_core::guard::Rate;
 use redrive_core::{Date, FactSource, Floor, Handling, Reason, Schedule, TextError};
 
-use super::order::OrderBy;
+use super::OrderBy;
 
 /// What is wrong with a text, and where in it, if that is known.
 pub(super) struct Wrong {

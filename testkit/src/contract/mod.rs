@@ -16,10 +16,13 @@ pub mod budgets;
 pub mod bytes;
 pub mod classes;
 pub mod clocks;
+pub mod controls;
 pub mod deeds;
 pub mod exits;
 mod fixture;
+pub mod following;
 pub mod guards;
+pub mod lanes;
 pub mod layers;
 pub mod ledger;
 pub mod once;
@@ -40,4 +43,13 @@ pub use redrive_engine::port::Capabilities;
 /// Says that a scenario does not apply to an adapter. Tests print it, so that a skip is seen.
 pub fn not_applicable(scenario: &str, why: &str) {
     eprintln!("{scenario}: not applicable: {why}");
+}
+
+/// Whether nobody keeps order here: then scenarios about it do not apply.
+fn no_lanes(fixture: &impl Fixture) -> bool {
+    let none = !fixture.capabilities().lanes;
+    if none {
+        not_applicable("lanes", "the ledger keeps none");
+    }
+    none
 }

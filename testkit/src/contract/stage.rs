@@ -85,6 +85,16 @@ impl<'f> Stage<'f> {
         self.publish_message(named(id)).await;
     }
 
+    /// Publishes messages with these ids.
+    pub async fn publish_all(&self, ids: &[String]) {
+        for chunk in ids.chunks(500) {
+            let messages = chunk.iter().map(|id| named(id)).collect();
+            for published in self.ports.broker.publish(FLOW, messages).await.expect("published") {
+                assert!(matches!(published, Published::Accepted(_)), "not taken: {published:?}");
+            }
+        }
+    }
+
     /// Publishes a message; it has to be taken.
     pub async fn publish_message(&self, message: NewMessage) -> String {
         let mut published = self.ports.broker.publish(FLOW, vec![message]).await.expect("published");

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use redrive_core::FactSource;
-use schemars::JsonSchema;
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::FactSource;
+use crate::Message;
 
 /// What the lanes of a flow are made by.
 ///
 /// ```
-/// use redrive::config::OrderBy;
+/// use redrive_core::OrderBy;
 ///
 /// assert_eq!("key".parse(), Ok(OrderBy::Key));
 /// assert!("json:/order/id".parse::<OrderBy>().is_ok());
@@ -25,6 +27,34 @@ pub enum OrderBy {
     Key,
     /// A header or a value in the body.
     Fact(FactSource),
+}
+
+impl OrderBy {
+    /// Whether anything is kept in order.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    /// The message's order key; nothing when it has none, and so no order to keep.
+    ///
+    /// ```
+    /// use redrive_core::{Message, OrderBy};
+    ///
+    /// let mut message = Message::default();
+    /// assert_eq!(OrderBy::Key.find(&message), None);
+    /// message.key = Some("customer-1".into());
+    /// assert_eq!(OrderBy::Key.find(&message).as_deref(), Some(&b"customer-1"[..]));
+    /// ```
+    pub fn find(&self, message: &Message) -> Option<Bytes> {
+        match self {
+            Self::None => None,
+            Self::Key => message.key.clone(),
+            Self::Fact(fact) => {
+                let found = fact.find(&message.headers, message.body.as_deref())?;
+                Some(Bytes::copy_from_slice(found.as_bytes()))
+            }
+        }
+    }
 }
 
 /// A text that names nothing to order by.
@@ -70,7 +100,8 @@ impl<'de> Deserialize<'de> for OrderBy {
     }
 }
 
-impl JsonSchema for OrderBy {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for OrderBy {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "OrderBy".into()
     }

@@ -1,0 +1,69 @@
+//! What a person should know about a running flow.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use metrics::gauge;
+use redrive_core::Timestamp;
+
+use crate::Alarm;
+
+/// The endpoint fails, and nothing is called.
+pub(crate) const BREAKER_OPEN: &str = "breaker_open";
+/// The flow stands still for one message.
+pub(crate) const BLOCKED: &str = "blocked";
+/// The endpoint refuses everything, whatever the message: a wrong address, wrong credentials.
+pub(crate) const ENDPOINT_FAULT: &str = "endpoint_fault";
+/// The process died while messages were being handled.
+pub(crate) const SUSPECTS: &str = "suspects";
+/// The flow's queue takes no more messages.
+pub(crate) const QUEUE_FULL: &str = "queue_full";
+
+/// The alarms of a flow.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    flow: String,
+    any: AtomicBool,
+    raised: Mutex<BTreeMap<&'static str, Alarm>>,
+}
+
+impl Alarms {
+    pub(crate) fn new(flow: &str) -> Self {
+        Self { flow: flow.to_owned(), any: AtomicBool::new(false), raised: Mutex::default() }
+    }
+
+    fn raised(&self) -> MutexGuard<'_, BTreeMap<&'static str, Alarm>> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Raises an alarm, unless it is raised already.
+    pub(crate) fn raise(&self, name: &'static str, now: Timestamp, text: impl FnOnce() -> String) {
+        let mut raised = self.raised();
+        if raised.contains_key(name) {
+            return;
+        }
+        let alarm = Alarm::new(name, now, text());
+        tracing::warn!(flow = self.flow, alarm = name, text = alarm.text, "alarm");
+        gauge!("redrive_alarm", "flow" => self.flow.clone(), "name" => name).set(1.0);
+        raised.insert(name, alarm);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes an alarm back; usually there is none.
+    pub(crate) fn clear(&self, name: &'static str) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut raised = self.raised();
+        if raised.remove(name).is_some() {
+            tracing::info!(flow = self.flow, alarm = name, "alarm is over");
+            gauge!("redrive_alarm", "flow" => self.flow.clone(), "name" => name).set(0.0);
+        }
+        self.any.store(!raised.is_empty(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Alarm> {
+        self.raised().values().cloned().collect()
+    }
+}

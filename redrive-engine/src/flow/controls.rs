@@ -1,0 +1,101 @@
+//! The controls in force, looked at so often that an order is obeyed within a second.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use super::alarms;
+use super::desk::Pauses;
+use super::log;
+use super::shared::Shared;
+use super::spec::FlowSpec;
+use crate::port::{Control, ControlKind, PortError, Quarantine};
+use redrive_core::Message;
+
+/// How often the ledger is asked.
+const EVERY: Duration = Duration::from_millis(400);
+/// In how many looks the queue's limit is looked at once.
+const QUEUE_EVERY: u32 = 5;
+
+/// What is kept back.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
+    any: AtomicBool,
+    quarantines: RwLock<Arc<[Quarantine]>>,
+}
+
+impl Controls {
+    /// The quarantine that keeps this message; usually there is none to look at.
+    pub(crate) fn quarantine(&self, spec: &FlowSpec, message: &Message) -> Option<Quarantine> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let quarantines = Arc::clone(&self.quarantines.read().unwrap_or_else(PoisonError::into_inner));
+        quarantines.iter().find(|quarantine| fits(quarantine, spec, message)).cloned()
+    }
+
+    fn set(&self, quarantines: Vec<Quarantine>) {
+        self.any.store(!quarantines.is_empty(), Ordering::Relaxed);
+        *self.quarantines.write().unwrap_or_else(PoisonError::into_inner) = quarantines.into();
+    }
+}
+
+fn fits(quarantine: &Quarantine, spec: &FlowSpec, message: &Message) -> bool {
+    match quarantine {
+        Quarantine::Key(key) => message.key.as_deref() == Some(key.as_bytes()),
+        Quarantine::Tenant(tenant) => {
+            let facts = spec.facts.find(&message.headers, message.body.as_deref());
+            facts.tenant.as_deref() == Some(tenant)
+        }
+        Quarantine::Header { name, value } => message
+            .headers
+            .iter()
+            .any(|header| header.name.as_str() == name && header.value.as_deref() == Some(value.as_bytes())),
+    }
+}
+
+/// Puts what the ledger says in force.
+pub(crate) async fn look(shared: &Shared) -> Result<(), PortError> {
+    let controls = shared.ledger.controls().await?;
+    let of_flow: Vec<&Control> =
+        controls.iter().filter(|control| *control.flow == *shared.spec.name).collect();
+    let has = |kind| of_flow.iter().any(|control| control.kind == kind);
+    let pauses = Pauses { all: has(ControlKind::Pause), retries: has(ControlKind::PauseRetries) };
+    if pauses != shared.desk.pauses() {
+        log::paused(&shared.spec, pauses);
+        shared.desk.pause(pauses, shared.clock.monotonic());
+        shared.in_hand.released.notify_one();
+    }
+    let quarantines = of_flow.iter().filter(|control| control.kind == ControlKind::Quarantine);
+    shared.controls.set(quarantines.filter_map(|control| control.target.parse().ok()).collect());
+    Ok(())
+}
+
+/// Looks until the flow stops. A ledger that does not answer leaves in force what was.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut looks = 0_u32;
+    while shared.sleep(EVERY).await.is_ok() {
+        let mut seen = look(&shared).await;
+        if looks.is_multiple_of(QUEUE_EVERY) && seen.is_ok() {
+            seen = look_at_queue(&shared).await;
+        }
+        looks = looks.wrapping_add(1);
+        if let Err(error) = seen {
+            log::ledger_away(&shared.spec, &error);
+        }
+    }
+}
+
+/// Raises an alarm when the flow's queue is at its limit: whoever publishes is refused then.
+async fn look_at_queue(shared: &Shared) -> Result<(), PortError> {
+    let queues = shared.broker.queues().await?;
+    let Some(queue) = queues.iter().find(|queue| *queue.name == *shared.spec.source) else { return Ok(()) };
+    let full = queue.limit.filter(|limit| queue.depth.ready + queue.depth.waiting >= *limit);
+    match full {
+        Some(limit) => shared.alarms.raise(alarms::QUEUE_FULL, shared.clock.now(), || {
+            format!("the queue {} is at its limit of {limit} messages; publishers are refused", queue.name)
+        }),
+        None => shared.alarms.clear(alarms::QUEUE_FULL),
+    }
+    Ok(())
+}
