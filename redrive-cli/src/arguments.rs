@@ -20,6 +20,7 @@ use crate::run_arguments::RunArguments;
   redrive publish queue:orders 'hello'
   redrive messages ls --state dead,parked          what failed, and why
   redrive replay run --flow orders --state dead --reason 'stock service is back'
+  redrive pause orders --reason 'stock count'      no call begins until `redrive resume`
   redrive policy explain '10s, 1m x3 jitter 10%'   what a schedule does, attempt by attempt
   redrive policy try --status 503 --attempt 2      what would happen to a failed message, and why
   redrive config check redrive.yaml                everything wrong with a file, and where

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use redrive::core::duration::Period;
 use redrive::core::guard::Rate;
 
+use super::control_arguments::{PauseArguments, QuarantineCommand, ResumeArguments};
 use super::filter::{Conditions, ListFilter, Selected};
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +39,15 @@ pub(crate) enum DataCommand {
     Archive(Box<DeedArguments>),
     /// Send messages to another queue
     Reroute(Box<RerouteArguments>),
+    /// Take messages out of their lanes, which go on without them: the messages are parked
+    Skip(Box<DeedArguments>),
+    /// Let a flow, or its retries, stand still
+    Pause(PauseArguments),
+    /// Let a paused flow, or its retries, go on
+    Resume(ResumeArguments),
+    /// Keep some messages of a flow back, and let them go again
+    #[command(subcommand)]
+    Quarantine(QuarantineCommand),
     /// Publish an edited copy of a message
     Copy(CopyArguments),
     /// Show queues and what lies in them

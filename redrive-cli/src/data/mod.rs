@@ -6,6 +6,8 @@
 mod arguments;
 mod audit;
 mod call;
+mod control_arguments;
+mod controls;
 mod copy;
 mod deeds;
 mod filter;
@@ -52,6 +54,10 @@ async fn dispatch(command: DataCommand) -> Result<ExitCode, Problem> {
         DataCommand::Restore(arguments) => deeds::run("restore", &arguments).await,
         DataCommand::Archive(arguments) => deeds::run("archive", &arguments).await,
         DataCommand::Reroute(arguments) => deeds::reroute(&arguments).await,
+        DataCommand::Skip(arguments) => deeds::run("skip", &arguments).await,
+        DataCommand::Pause(arguments) => controls::pause(&arguments.order).await,
+        DataCommand::Resume(arguments) => controls::resume(&arguments.order).await,
+        DataCommand::Quarantine(command) => controls::quarantine(&command).await,
         DataCommand::Copy(arguments) => copy::run(&arguments).await,
         DataCommand::Queues(arguments) => queues::run(&arguments).await,
         DataCommand::Ledger(LedgerCommand::Check(arguments)) => ledger::check(&arguments).await,

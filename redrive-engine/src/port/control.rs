@@ -150,7 +150,10 @@ impl fmt::Display for Quarantine {
 
 /// What is wrong with the text of a quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` names nothing to keep back; write key=VALUE, tenant=VALUE or header:NAME=VALUE")]
+#[error(
+    "`{found}` names nothing to keep back; write key=VALUE, tenant=VALUE or header:NAME=VALUE, at most {} bytes",
+    Quarantine::LONGEST
+)]
 pub struct QuarantineError {
     /// The text, cut.
     pub found: String,
