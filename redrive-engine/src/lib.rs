@@ -6,10 +6,12 @@
 pub mod fail;
 mod flow;
 pub mod handler;
+pub mod journal;
 pub mod port;
 mod replay;
 mod upkeep;
 
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
+pub use journal::Journal;
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;
