@@ -8,6 +8,7 @@ use redrive_core::guard::{BreakerConfig, Rate};
 use redrive_core::{FactSources, Policy, Redaction};
 
 use crate::handler::Handler;
+use crate::journal::Journal;
 
 /// Everything a flow needs to run, complete and checked.
 #[derive(Debug, Clone)]
@@ -48,10 +49,16 @@ pub struct FlowSpec {
     pub rejected: Option<Arc<str>>,
     /// Who owns the flow.
     pub owner: Option<Arc<str>>,
+    /// Where running calls are named, so that a message that kills the process is known by the next one; without
+    /// it crashes are not counted.
+    pub journal: Option<Arc<Journal>>,
+    /// A message is parked when the process has died so often while it ran.
+    pub crash_limit: u32,
 }
 
 impl FlowSpec {
-    /// A flow with defaults: the ladder, 64 calls at once, 30 s a call, 25 s for a stop.
+    /// A flow with defaults: the ladder, 64 calls at once, 30 s a call, 25 s for a stop,
+    /// two crashes.
     pub fn new(name: &str, source: &str, handler: Arc<dyn Handler>) -> Self {
         Self {
             name: name.into(),
@@ -72,6 +79,8 @@ impl FlowSpec {
             once_per_message: false,
             rejected: None,
             owner: None,
+            journal: None,
+            crash_limit: 2,
         }
     }
 
