@@ -32,8 +32,21 @@ const COLUMNS: &str = "id, due, size, entry, mid, enqueued, content_type, key, h
 pub(crate) struct QueueSource {
     store: Store,
     view: View,
-    ahead: Arc<Mutex<VecDeque<Delivery>>>,
+    ahead: Arc<Mutex<VecDeque<Taken>>>,
     look: Option<JoinHandle<Result<Look, PortError>>>,
+}
+
+/// A message that was read.
+struct Taken {
+    delivery: Delivery,
+    /// Whether it waited for a time: a retry, mostly.
+    has_waited: bool,
+}
+
+impl Taken {
+    fn row(&self) -> i64 {
+        self.delivery.tag.number.cast_signed()
+    }
 }
 
 /// What a look needs to know of its queue.
@@ -64,23 +77,33 @@ impl QueueSource {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut state = self.view.reading.lock();
-            if std::mem::take(&mut state.given_back) {
-                // What was given back is older than what was read ahead: look again, in order.
-                for delivery in ahead.drain(..) {
-                    let row = delivery.tag.number.cast_signed();
-                    let due = state.claims.get(&row).map(|claim| claim.due);
-                    state.release(row, due);
-                }
+            // What was given back is older than what was read ahead: look again, in order. And what waited for its time is
+            // not kept here while none of it is wanted: people can still act on it where it lies.
+            let all = std::mem::take(&mut state.given_back);
+            if all || room.retries == 0 {
+                ahead.retain(|taken| {
+                    let kept = !(all || taken.has_waited);
+                    if !kept {
+                        let due = state.claims.get(&taken.row()).map(|claim| claim.due);
+                        state.release(taken.row(), due);
+                    }
+                    kept
+                });
             }
         }
-        let (mut messages, mut bytes) = (0, 0_usize);
-        while let Some(next) = ahead.front() {
-            bytes = bytes.saturating_add(weight(next));
+        let (mut messages, mut retries, mut bytes, mut place) = (0, 0, 0_usize, 0);
+        while let Some(next) = ahead.get(place) {
+            if next.has_waited && retries >= room.retries {
+                place += 1;
+                continue;
+            }
+            bytes = bytes.saturating_add(weight(&next.delivery));
             if messages > 0 && (messages >= room.messages || bytes > room.bytes) {
                 break;
             }
             messages += 1;
-            into.extend(ahead.pop_front());
+            retries += usize::from(next.has_waited);
+            into.extend(ahead.remove(place).map(|taken| taken.delivery));
         }
         messages > 0
     }
@@ -88,7 +111,10 @@ impl QueueSource {
     /// Starts a look on another thread. It runs to its end even when this is cancelled; what it takes is in `ahead`.
     fn start_look(&mut self, room: Room) {
         let (store, view, ahead) = (self.store.clone(), self.view.clone(), self.ahead.clone());
-        let room = Room { messages: room.messages.max(AHEAD), bytes: room.bytes.max(AHEAD_BYTES), ..room };
+        let messages = room.messages.max(AHEAD);
+        // Retries are read ahead only where nothing bounds them.
+        let retries = if room.retries < room.messages { room.retries } else { messages };
+        let room = Room { messages, bytes: room.bytes.max(AHEAD_BYTES), retries };
         let now = self.store.now();
         self.look = Some(tokio::spawn(async move {
             let readers = store.inner.readers.clone();
@@ -169,7 +195,7 @@ pub(crate) fn depth(sql: &Connection, queue: u32, now: i64) -> Done<Depth> {
 }
 
 /// Takes what is deliverable, within the room, and says when the next is due.
-fn look(sql: &Connection, view: &View, room: Room, now: Timestamp, taken: &mut Vec<Delivery>) -> Done<Look> {
+fn look(sql: &Connection, view: &View, room: Room, now: Timestamp, taken: &mut Vec<Taken>) -> Done<Look> {
     let Some(from) = view.reading.lock().begin_look(view.epoch) else { return Ok(Look { next: None }) };
     let mut looking = Looking { view, room, bytes: 0, taken, reached: from };
     let found = looking.all(sql, now.as_millis());
@@ -177,9 +203,8 @@ fn look(sql: &Connection, view: &View, room: Room, now: Timestamp, taken: &mut V
     let mut state = view.reading.lock();
     if found.is_err() && state.epoch == view.epoch {
         // Nothing of a look that failed was handed out.
-        for delivery in taken.drain(..) {
-            let row = delivery.tag.number.cast_signed();
-            state.claims.remove(&row);
+        for taken in taken.drain(..) {
+            state.claims.remove(&taken.row());
         }
     }
     state.end_look(view.epoch, reached);
@@ -190,7 +215,7 @@ struct Looking<'a> {
     view: &'a View,
     room: Room,
     bytes: usize,
-    taken: &'a mut Vec<Delivery>,
+    taken: &'a mut Vec<Taken>,
     reached: Cursor,
 }
 
@@ -198,11 +223,13 @@ impl Looking<'_> {
     fn all(&mut self, sql: &Connection, now: i64) -> Done<Option<i64>> {
         // Both kinds get their half before one may take the rest: neither a flood of fresh messages nor a backlog of
         // retries starves the other.
-        let half = self.room.messages.div_ceil(2);
+        let half = self.room.messages.div_ceil(2).min(self.room.retries);
         let due_left = self.due(sql, now, half)?;
+        let retries_left = self.room.retries - self.taken.len().min(self.room.retries);
         let ready_left = self.ready(sql, self.room.messages)?;
         if due_left && !ready_left {
-            self.due(sql, now, self.room.messages)?;
+            let most = self.taken.len().saturating_add(retries_left).min(self.room.messages);
+            self.due(sql, now, most)?;
         }
         if !self.taken.is_empty() {
             return Ok(None);
@@ -215,6 +242,9 @@ impl Looking<'_> {
 
     /// Takes due messages until there are `most`; tells whether some may be left.
     fn due(&mut self, sql: &Connection, now: i64, most: usize) -> Done<bool> {
+        if self.taken.len() >= most {
+            return Ok(true);
+        }
         let (due, row) = self.reached.due;
         let mut statement = sql.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM messages
@@ -267,7 +297,7 @@ impl Looking<'_> {
             state.again.remove(&id)
         };
         match delivery(row, self.view, id, due, redelivered) {
-            Ok(delivery) => self.taken.push(delivery),
+            Ok(delivery) => self.taken.push(Taken { delivery, has_waited: due > 0 }),
             Err(fault) => {
                 self.view.reading.lock().claims.remove(&id);
                 return Err(fault);

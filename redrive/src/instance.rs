@@ -14,6 +14,7 @@ use redrive_server::{
 use redrive_sqlite::{Durability, Options, Store};
 
 use crate::error::{Error, Result};
+use crate::inflight::Inflight;
 
 /// How often replays are looked for.
 const REPLAY_LOOK: Duration = Duration::from_millis(200);
@@ -49,7 +50,7 @@ impl InstanceOptions {
         }
     }
 
-    /// The folder beside the data file: lock, address, token and socket.
+    /// The folder beside the data file: lock, address, token, in-flight journal and socket.
     pub fn folder(&self) -> PathBuf {
         data_folder(&self.data)
     }
@@ -67,6 +68,7 @@ pub(crate) fn data_folder(data: &Path) -> PathBuf {
 pub struct Instance {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
+    inflight: Inflight,
     flows: Vec<Flow>,
     live: Arc<Live>,
     replays: ReplayDriver,
@@ -90,6 +92,7 @@ impl Instance {
             .map_err(std::io::Error::other)?
             .map_err(|source| Error::Open { path: options.data.clone(), source })?;
         let store = Arc::new(store);
+        let inflight = Inflight::open(&folder, &clock).await;
         let live = Arc::new(Live::default());
         let mut api = Api::new(
             Arc::clone(&store) as Arc<dyn Broker>,
@@ -113,14 +116,17 @@ impl Instance {
             upkeep: Upkeep::start(ledger, Arc::clone(&clock), Retention::default(), UPKEEP_EVERY),
             store,
             clock,
+            inflight,
             flows: Vec::new(),
             live,
             listener,
         })
     }
 
-    /// Starts a flow. `to` is what it calls, for people to read, without credentials.
-    pub async fn start(&mut self, spec: FlowSpec, to: &str) -> Result<()> {
+    /// Starts a flow. `to` is what it calls, for people to read, without credentials. Its calls are named in the
+    /// instance's journal, unless it brings its own.
+    pub async fn start(&mut self, mut spec: FlowSpec, to: &str) -> Result<()> {
+        spec.journal = spec.journal.or_else(|| self.inflight.journal());
         let flow = Flow::start(
             spec,
             Arc::clone(&self.store) as Arc<dyn Broker>,
@@ -131,6 +137,11 @@ impl Instance {
         self.live.add(flow.view(), to);
         self.flows.push(flow);
         Ok(())
+    }
+
+    /// A look at each of its flows.
+    pub fn views(&self) -> Vec<FlowView> {
+        self.live.views()
     }
 
     /// Says that every flow has been started: `/readyz` answers yes from now on.

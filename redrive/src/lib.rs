@@ -9,6 +9,7 @@ pub mod codes;
 pub mod config;
 mod error;
 mod flow;
+mod inflight;
 mod instance;
 pub mod setup;
 pub mod signals;

@@ -14,7 +14,7 @@ use redrive_engine::handler::http::{HttpHandler, HttpOptions, WebhookSecretError
 use redrive_engine::handler::{CommandHandler, CommandLine, CommandLineError, Handler, JsonlHandler};
 
 use crate::address::{HandlerAddress, SourceAddress};
-use crate::config::{self, Config, Flow, HandlerSpec, OrderBy};
+use crate::config::{self, Config, Flow, HandlerSpec};
 
 /// Why a flow cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,9 +51,6 @@ pub fn flow_spec(
             "{source} needs a part that is not in this build; an embedded queue is `queue:NAME`"
         )));
     };
-    if flow.order_by.as_ref().is_some_and(|order| *order != OrderBy::None) {
-        return Err(fail("order_by is not in this build yet; leave it out, or say none".to_owned()));
-    }
     let handler = match in_code.handler {
         Some(handler) => handler,
         None => handler(flow, env).map_err(fail)?,
@@ -83,7 +80,9 @@ pub fn flow_spec(
     spec.prefetch = spec.prefetch.max(concurrency * 4);
     spec.timeout = timeout(flow).unwrap_or(spec.timeout);
     spec.rate = flow.rate;
+    spec.order_by = flow.order_by.clone().unwrap_or_default();
     spec.breaker = Some(flow.breaker.clone().unwrap_or_default().to_config());
+    spec.retry_budget = Some(flow.retry_budget.clone().unwrap_or_default().to_config());
     spec.owner = flow.owner.as_deref().map(Arc::from);
     spec.rejected = match &flow.rejected {
         None => None,

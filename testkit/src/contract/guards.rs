@@ -178,6 +178,9 @@ pub async fn a_breaker_opens_at_a_low_rate(fixture: &impl Fixture) {
     stage.pass(2).await;
     stage.handler.otherwise(Step::Succeed);
     stage.called("held", 1).await;
+    // Two of three probes decide.
+    stage.publish("another").await;
+    stage.called("another", 1).await;
     eventually(stage.fixture, "the end of the alarm", || async {
         if flow.alarms().is_empty() { Ok(()) } else { Err(format!("{:?}", flow.alarms())) }
     })

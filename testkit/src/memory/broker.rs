@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use redrive_core::{Message, Timestamp};
 use redrive_engine::port::{
-    Broker, Capabilities, NewMessage, Outcome, PortError, Published, QueueInfo, Refusal, Settlement, Source,
-    Subscription, Topology,
+    Broker, Capabilities, EntryId, EntryState, NewMessage, Outcome, PortError, Published, QueueInfo, Record,
+    Refusal, Settlement, Source, Subscription, Topology,
 };
 
 use super::MemoryStore;
 use super::entries::Carried;
+use super::lanes::Admission;
 use super::queue::Place;
 use super::source::MemorySource;
 use super::state::State;
@@ -30,7 +31,8 @@ impl MemoryBroker {
             records_in_settle,
             waiting_is_reachable: true,
             unique_ids: true,
-            lanes: false,
+            // What is held behind a head is written together with the head.
+            lanes: records_in_settle,
         }
     }
 }
@@ -117,16 +119,29 @@ fn settle(
     let name = queue.name.clone();
     let row = queue.rows.get_mut(&tag.number).filter(|row| row.claimed).ok_or_else(gone)?;
     row.claimed = false;
+    if settlement.outcome == Outcome::Return {
+        return Ok(());
+    }
+    let mut record = settlement.record.clone();
+    if let (true, Outcome::Hold { lane }, Some(record)) = (records, &settlement.outcome, &mut record) {
+        match state.admit(record, lane) {
+            Admission::Keep => {}
+            Admission::GiveBack => return Ok(()),
+            Admission::Circle => record.state = EntryState::Parked,
+        }
+    }
+    let queue = state.queue_of(tag.stream).ok_or_else(gone)?;
+    let row = queue.rows.get_mut(&tag.number).ok_or_else(gone)?;
     let place = match &settlement.outcome {
-        Outcome::Return => return Ok(()),
-        Outcome::Ack | Outcome::Reject { .. } | Outcome::Reroute { .. } => None,
+        Outcome::Return | Outcome::Ack | Outcome::Reject { .. } | Outcome::Reroute { .. } => None,
         Outcome::Delay { until } => Some(Place::Due(*until)),
         Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => Some(Place::Kept),
     };
     if let Some(trail) = &settlement.trail {
         row.carry(trail);
     }
-    if let Some(record) = &settlement.record {
+    let known = row.entry;
+    if let Some(record) = &record {
         row.entry = Some(record.entry);
     }
     let parent = row.parent;
@@ -150,15 +165,52 @@ fn settle(
         Outcome::Reroute { target } => state.forward(target, &message, now),
         _ => {}
     }
-    if let Some(record) = &settlement.record {
+    if let Some(record) = &record {
         let carried = Carried { message, source: delivery.source.clone(), row: kept, parent };
         state.carried.insert(record.entry, carried);
-        if records {
-            state.record(record);
-        }
     }
-    if let Some(handler) = settlement.processed_by.as_ref().filter(|_| records) {
+    if !records {
+        return Ok(());
+    }
+    settle_entry(state, settlement, record.as_deref(), known, now);
+    if let Some(handler) = &settlement.processed_by {
         state.marks.insert((handler.to_string(), delivery.message.id.to_string()), now);
     }
     Ok(())
+}
+
+/// Writes the record down and brings the lanes up to date.
+fn settle_entry(
+    state: &mut State,
+    settlement: &Settlement,
+    record: Option<&Record>,
+    known: Option<EntryId>,
+    now: Timestamp,
+) {
+    let Some(entry) = record.map(|record| record.entry).or(known) else { return };
+    let left = state.take_out(entry);
+    match record {
+        Some(record) => state.record(record),
+        // A release without a word: it has succeeded.
+        None => state.recover(entry, now),
+    }
+    let own = settlement.lane.as_ref();
+    let standing = record.map_or(EntryState::Recovered, |record| record.state);
+    match (&settlement.outcome, standing) {
+        (Outcome::Hold { lane }, EntryState::Held) => state.keep_in_lane(entry, lane, own, now),
+        (Outcome::Hold { .. } | Outcome::Delay { .. } | Outcome::DeadLetter | Outcome::Park, _) => {
+            let is_head = own.is_some_and(|own| state.become_head(entry, own));
+            // Another is the head: one that is tried again is still in front of the followers.
+            if let Some(key) = left.as_ref().filter(|(_, lane)| Some(lane) == own)
+                && !is_head
+                && matches!(settlement.outcome, Outcome::Delay { .. })
+            {
+                state.put_back(entry, key);
+            }
+        }
+        _ => state.end_heads(entry, now),
+    }
+    if let Some(key) = left {
+        state.go_on(&key, now);
+    }
 }

@@ -51,21 +51,31 @@ impl State {
     }
 
     fn act_on(&mut self, deed: &Deed, id: EntryId, actor: &Actor, now: Timestamp) -> Result<(), String> {
-        use EntryState::{Archived, Dead, Discarded, Held, Parked, Waiting};
+        use EntryState::{Archived, Dead, Discarded, Held, Parked, Replaying, Waiting};
         let Some(kept) = self.entries.get(&id) else { return Err("it is gone".to_owned()) };
         let state = kept.entry.state;
         let (earlier, due_at) = (kept.earlier, kept.entry.due_at);
+        let flow = kept.entry.flow.clone();
+        let lane = kept.lane.clone();
+        // A restored follower goes back into its lane while that holds somebody.
+        let rejoins = lane.clone().filter(|lane| *deed == Deed::Restore && self.holds(&flow, lane));
         let refused = || Err(format!("an entry that is {state} does not take `{}`", deed.name()));
         let (to, due) = match (deed, state) {
             (Deed::RetryNow, Waiting | Dead | Parked) => (Waiting, Some(now)),
             (Deed::Cancel, Waiting) | (Deed::Park, Waiting | Held | Dead) => (Parked, None),
             (Deed::Discard, Waiting | Held | Dead | Parked) => (Discarded, None),
             (Deed::Restore, Discarded | Archived) => match earlier {
+                Some((Held, _)) if rejoins.is_none() => (Waiting, Some(now)),
                 Some(before) => before,
                 None => (Parked, None),
             },
             (Deed::Archive, Dead | Parked | Discarded)
             | (Deed::Reroute(_), Waiting | Held | Dead | Parked) => (Archived, None),
+            (Deed::Skip, Dead | Parked) if self.is_in_a_lane(id) => (state, None),
+            (Deed::Skip, Waiting | Held | Replaying) if self.is_in_a_lane(id) => (Parked, None),
+            (Deed::Skip, Waiting | Held | Replaying | Dead | Parked) => {
+                return Err("it stands in no lane: there is nothing to take it out of".to_owned());
+            }
             _ => return refused(),
         };
         let Some(row) = self.free_row(id) else { return Err("it is being handled".to_owned()) };
@@ -73,27 +83,54 @@ impl State {
             let fresh = row.fresh_trail();
             row.carry(&fresh);
         }
-        row.place = match due {
-            Some(due) => Place::Due(due),
-            None => Place::Kept,
+        row.place = match (row.place, due) {
+            // What is due already keeps its place among the others that are.
+            (Place::Due(at), Some(_)) if *deed == Deed::RetryNow && at <= now => Place::Due(at),
+            (Place::Ready, Some(_)) if *deed == Deed::RetryNow => Place::Ready,
+            (_, Some(due)) => Place::Due(due),
+            (_, None) => Place::Kept,
         };
         let message = row.message.clone();
         if let Deed::Reroute(target) = deed {
             self.forward(target, &message, now);
         }
+        if *deed == Deed::Skip {
+            self.note_skipped(id);
+        }
+        let left = if *deed == Deed::RetryNow { None } else { self.take_out(id) };
         let Some(kept) = self.entries.get_mut(&id) else { return Err("it is gone".to_owned()) };
-        kept.earlier = matches!(to, Discarded | Archived).then_some((state, due_at));
+        let away = |state| matches!(state, Discarded | Archived);
+        kept.earlier = match (away(to), away(state)) {
+            (true, true) => earlier,
+            (true, false) => Some((state, due_at)),
+            (false, _) => None,
+        };
         kept.entry.state = to;
         kept.entry.due_at = due;
         kept.changed = now;
+        if matches!(kept.earlier, Some((Held, _))) {
+            kept.lane = lane;
+        } else if *deed == Deed::Restore {
+            kept.lane = None;
+        }
         let mut told = line(now, deed.name());
         told.by = Some(actor.who.clone());
         told.because = Some(actor.why.clone());
         kept.tell(told);
         if to != Waiting
+            && to != Held
             && let Some(replay) = kept.replay.take()
         {
             self.replayed(replay, id, ReplayOutcome::Failed, now);
+        }
+        if away(to) || *deed == Deed::Skip {
+            self.end_heads(id, now);
+        }
+        if let Some(lane) = rejoins.filter(|_| to == Held) {
+            self.keep_in_lane(id, &lane, None, now);
+        }
+        if let Some(key) = left {
+            self.go_on(&key, now);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use redrive_core::headers::Field;
 use redrive_core::{Class, ErrorLink, Message, Reason, Timestamp};
 use redrive_engine::port::{
-    AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HistoryLine, MessageShown, Record, ReplayOutcome,
-    SafeToReplay, SourceRef, SourceShown,
+    AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HistoryLine, LaneName, MessageShown, Record,
+    ReplayOutcome, SafeToReplay, SourceRef, SourceShown,
 };
 
 use super::queue::Row;
@@ -25,6 +25,9 @@ pub(super) struct Kept {
     /// Where a restore goes back to.
     pub(super) earlier: Option<(EntryState, Option<Timestamp>)>,
     pub(super) changed: Timestamp,
+    /// Of a held entry the lane that keeps it, of a waiting one the lane that let it go, of one that was put away while it
+    /// was held the lane that it is restored to.
+    pub(super) lane: Option<LaneName>,
     /// The replay whose outcome is open.
     pub(super) replay: Option<EntryId>,
     /// What it was told, so that the same told twice changes nothing.
@@ -41,14 +44,21 @@ pub(super) struct Carried {
 }
 
 impl State {
+    /// Writes a record down that may have been told before.
+    pub(super) fn record_once(&mut self, record: &Record) {
+        if self.entries.get(&record.entry).is_some_and(|kept| kept.told.contains(record)) {
+            return;
+        }
+        self.record(record);
+        if let Some(kept) = self.entries.get_mut(&record.entry) {
+            kept.told.push(record.clone());
+        }
+    }
+
     /// Writes a record down.
     pub(super) fn record(&mut self, record: &Record) {
         let Some(carried) = self.carried.get(&record.entry).cloned() else { return };
         let kept = self.entries.entry(record.entry).or_insert_with(|| first(record, &carried));
-        if kept.told.contains(record) {
-            return;
-        }
-        kept.told.push(record.clone());
         kept.row = carried.row;
         kept.changed = record.at;
         let entry = &mut kept.entry;
@@ -75,7 +85,7 @@ impl State {
                 failed(entry, attempt, record.at);
                 of_attempt(attempt, record)
             }
-            None => line(record.at, record.state.as_str()),
+            None => of_hold(entry, record),
         };
         kept.tell(line);
         let outcome = match record.state {
@@ -85,6 +95,18 @@ impl State {
         };
         if let Some(replay) = kept.replay.take() {
             self.replayed(replay, record.entry, outcome, record.at);
+        }
+    }
+
+    /// An entry whose message was released without a word has succeeded.
+    pub(super) fn recover(&mut self, id: EntryId, now: Timestamp) {
+        let Some(kept) = self.entries.get_mut(&id) else { return };
+        kept.entry.state = EntryState::Recovered;
+        kept.entry.due_at = None;
+        kept.row = None;
+        kept.changed = now;
+        if let Some(replay) = kept.replay.take() {
+            self.replayed(replay, id, ReplayOutcome::Recovered, now);
         }
     }
 
@@ -150,6 +172,20 @@ pub(super) fn line(at: Timestamp, what: &str) -> HistoryLine {
         handler_version: None,
         by: None,
     }
+}
+
+/// A record without an attempt: a success, or a message that is kept untried.
+fn of_hold(entry: &mut Entry, record: &Record) -> HistoryLine {
+    let mut line = line(record.at, record.state.as_str());
+    if let Some(held) = &record.held {
+        if record.attempts == 0 {
+            entry.reason = held.reason.clone();
+        }
+        entry.because.clone_from(&held.because);
+        line.reason = Some(held.reason.clone());
+        line.because = Some(held.because.clone());
+    }
+    line
 }
 
 fn of_attempt(attempt: &AttemptRecord, record: &Record) -> HistoryLine {
@@ -228,6 +264,7 @@ fn first(record: &Record, carried: &Carried) -> Kept {
         row: None,
         earlier: None,
         changed: record.at,
+        lane: None,
         replay: None,
         told: Vec::new(),
     }

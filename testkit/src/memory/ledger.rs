@@ -23,14 +23,14 @@ impl Ledger for MemoryLedger {
         self.store.inner.faults.record()?;
         let mut state = self.store.lock();
         for record in records {
-            state.record(record);
+            state.record_once(record);
         }
         Ok(())
     }
 
     async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
         let state = self.store.lock();
-        Ok(state.find(id).and_then(|id| state.entries.get(&id)).map(|kept| kept.entry.clone()))
+        Ok(state.find(id).and_then(|id| state.entries.get(&id)).map(|kept| state.shown(kept)))
     }
 
     async fn history(&self, id: EntryId) -> Result<Vec<HistoryLine>, PortError> {
@@ -61,12 +61,13 @@ impl Ledger for MemoryLedger {
         Ok(self.store.lock().counts())
     }
 
-    async fn standings(&self, _flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
-        Ok(asked.iter().map(|_| Standing::Open).collect())
+    async fn standings(&self, flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        let state = self.store.lock();
+        Ok(asked.iter().map(|asked| state.standing(flow, asked)).collect())
     }
 
-    async fn held_lanes(&self, _flow: &str) -> Result<u64, PortError> {
-        Ok(0)
+    async fn held_lanes(&self, flow: &str) -> Result<u64, PortError> {
+        Ok(self.store.lock().held_lanes(flow))
     }
 
     async fn controls(&self) -> Result<Vec<Control>, PortError> {
@@ -280,6 +281,8 @@ impl State {
                 });
             }
         }
+        let lanes = self.check_lanes().into_iter();
+        problems.extend(lanes.map(|(invariant, found)| Problem { invariant: invariant.to_owned(), found }));
         problems
     }
 }

@@ -51,7 +51,8 @@ impl Queue {
         }
     }
 
-    /// Hands out what can be delivered: what is due in the order of its time, then what is ready.
+    /// Hands out what can be delivered: what is due in the order of its time, as far as there is room for it, then what is
+    /// ready.
     pub(super) fn take(&mut self, room: Room, now: Timestamp, into: &mut Vec<Delivery>) {
         let mut free: Vec<(Timestamp, u64)> = self
             .rows
@@ -64,14 +65,20 @@ impl Queue {
             })
             .collect();
         free.sort_unstable();
-        let mut bytes = 0;
-        for (taken, (_, number)) in free.into_iter().enumerate() {
+        let (mut taken, mut retries, mut bytes) = (0, 0, 0);
+        for (_, number) in free {
             let (stream, epoch) = (self.stream, self.epoch);
             let Some(row) = self.rows.get_mut(&number) else { continue };
+            let has_waited = matches!(row.place, Place::Due(_));
+            if has_waited && retries >= room.retries {
+                continue;
+            }
             bytes += row.message.body.as_ref().map_or(0, Bytes::len);
             if taken > 0 && (taken >= room.messages || bytes > room.bytes) {
                 return;
             }
+            taken += 1;
+            retries += usize::from(has_waited);
             row.claimed = true;
             into.push(Delivery {
                 tag: Tag { stream, epoch, number },

@@ -49,8 +49,8 @@ impl State {
         ReplayPlan {
             count: sendable.len() as u64,
             left_out,
+            followers: sendable.iter().map(|id| self.followers(*id)).sum(),
             sample: sendable.into_iter().take(SAMPLE).collect(),
-            followers: 0,
             warnings: Vec::new(),
         }
     }

@@ -47,28 +47,29 @@ impl State {
             Some(cursor) => Some(read(cursor)?),
             None => None,
         };
-        let mut entries: Vec<&Entry> = self
+        let mut entries: Vec<&Kept> = self
             .entries
             .values()
             .filter(|kept| fits(filter, kept))
-            .map(|kept| &kept.entry)
-            .filter(|entry| after.is_none_or(|after| place(entry) < after))
+            .filter(|kept| after.is_none_or(|after| place(&kept.entry) < after))
             .collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(place(entry)));
+        entries.sort_by_key(|kept| std::cmp::Reverse(place(&kept.entry)));
         let limit = page.limit.clamp(1, LARGEST_PAGE);
         let more = entries.len() > limit;
         entries.truncate(limit);
         let next: Option<Cursor> = entries
             .last()
             .filter(|_| more)
+            .map(|kept| &kept.entry)
             .map(|entry| format!("{}/{}", entry.last_failed_at.as_millis(), entry.id));
-        Some(Found { entries: entries.into_iter().cloned().collect(), next })
+        Some(Found { entries: entries.into_iter().map(|kept| self.shown(kept)).collect(), next })
     }
 
     pub(super) fn groups(&self, flow: Option<&str>, limit: usize) -> Vec<Group> {
         let mut groups: BTreeMap<(String, String), (Group, u64)> = BTreeMap::new();
         for Kept { entry, .. } in self.entries.values() {
-            if flow.is_some_and(|flow| flow != entry.flow) {
+            // What was never tried belongs to no group.
+            if entry.group.is_empty() || flow.is_some_and(|flow| flow != entry.flow) {
                 continue;
             }
             let key = (entry.flow.clone(), entry.group.clone());

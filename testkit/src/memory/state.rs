@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use redrive_core::{Random as _, SplitMix64, Timestamp};
-use redrive_engine::port::{Actor, AuditLine, Control, EntryId, Replay, ReplayItem};
+use redrive_engine::port::{Actor, AuditLine, Control, EntryId, LaneName, Replay, ReplayItem};
 
 use super::entries::{Carried, Kept};
+use super::lanes::Lane;
 use super::queue::Queue;
 
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub(super) struct State {
     pub(super) entries: BTreeMap<EntryId, Kept>,
     /// What a message was that has left its queue, for a ledger that is told later.
     pub(super) carried: BTreeMap<EntryId, Carried>,
+    /// By flow and name.
+    pub(super) lanes: BTreeMap<(String, LaneName), Lane>,
     pub(super) audit: Vec<AuditLine>,
     /// What is in force, the oldest first.
     pub(super) controls: Vec<Control>,

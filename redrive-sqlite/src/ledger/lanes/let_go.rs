@@ -38,7 +38,6 @@ pub(super) fn window(tx: &mut Tx<'_>, lane: &Lane, most: i64, due: i64) -> Done<
 
 /// Lets everything go that a quarantine keeps, back to where it stood in its queue: before whatever came later. Answers
 /// with how many that were.
-#[allow(dead_code, reason = "for whoever carries orders out")]
 pub(crate) fn release_quarantine(tx: &mut Tx<'_>, flow: &str, lane: &LaneName) -> Done<u64> {
     let Some(mut lane) = Lane::load(tx, flow, lane)?.filter(|lane| lane.name.is_quarantine()) else {
         return Ok(0);

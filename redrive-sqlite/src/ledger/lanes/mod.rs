@@ -14,7 +14,6 @@ mod settled;
 mod standing;
 
 pub(crate) use deeds::{is_in_one, lane_to_rejoin, rejoin, skip, step_aside};
-#[allow(unused_imports, reason = "for whoever carries orders out")]
 pub(crate) use let_go::release_quarantine;
 pub(crate) use settled::{Admission, Settled, admit, ended};
 pub(crate) use standing::{held_behind, standings};
