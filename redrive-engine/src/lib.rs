@@ -7,6 +7,7 @@ mod alarm;
 pub mod fail;
 mod flow;
 pub mod handler;
+pub mod hook;
 pub mod journal;
 pub mod port;
 mod replay;
@@ -14,6 +15,7 @@ mod upkeep;
 
 pub use alarm::Alarm;
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
+pub use hook::{Diverted, Hook, Hooks};
 pub use journal::Journal;
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;
