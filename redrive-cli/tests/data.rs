@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redrive::engine::port::{EntryState, Ledger};
-use redrive::sqlite::OpenError;
-use redrive::{Class, Context, Error, Flow, Instance, Message, Ready};
+use redrive::{Class, Context, Flow, Instance, Message};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -144,27 +143,9 @@ fn text_of(message: &Message) -> String {
     message.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned()).unwrap_or_default()
 }
 
-/// Starts a flow as soon as the file's lock is free: a command that another test is just starting has a copy of every
-/// open file of this process for a moment, and so of the lock of an instance that has stopped.
-async fn started(flow: impl Fn() -> Ready) -> Instance {
-    let start = async {
-        loop {
-            match flow().start().await {
-                Err(Error::Open { source: OpenError::InUse { .. }, .. }) => tokio::task::yield_now().await,
-                started => return started.unwrap(),
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), start).await.unwrap()
-}
-
 /// An instance whose flow `orders` parks what has no address and gives up on everything else.
 async fn orders(data: &Path, broken: Arc<AtomicBool>) -> Instance {
-    started(|| orders_flow(data, broken.clone())).await
-}
-
-fn orders_flow(data: &Path, broken: Arc<AtomicBool>) -> Ready {
-    Flow::from("queue:orders")
+    let flow = Flow::from("queue:orders")
         .data(data)
         .attempts(1)
         .concurrency(1)
@@ -179,19 +160,17 @@ fn orders_flow(data: &Path, broken: Arc<AtomicBool>) -> Ready {
                     text => Err::<(), BoxError>(NoAddress(text.to_owned()).into()),
                 }
             }
-        })
+        });
+    flow.start().await.unwrap()
 }
 
 /// An instance whose flow `mails` fails and waits an hour.
 async fn mails(data: &Path) -> Instance {
-    started(|| mails_flow(data)).await
-}
-
-fn mails_flow(data: &Path) -> Ready {
-    Flow::from("queue:mails")
+    let flow = Flow::from("queue:mails")
         .data(data)
         .retry("1h x3")
-        .handle(|_: Message, _: Context| async { Err::<(), BoxError>("no mail server".into()) })
+        .handle(|_: Message, _: Context| async { Err::<(), BoxError>("no mail server".into()) });
+    flow.start().await.unwrap()
 }
 
 /// Waits until so many entries of a flow stand in a state.

@@ -12,7 +12,15 @@ use crate::OpenError;
 /// The lock of a file, held as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Unlocks, rather than only closing: a program that another thread is just starting has a copy of the open file
+    /// until it begins to run, and a lock stays as long as one copy is open. Unlocking one unlocks them all.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 /// The folder that lives beside a data file.
@@ -56,7 +64,7 @@ impl Lock {
         file.set_len(0).map_err(system)?;
         file.rewind().map_err(system)?;
         writeln!(file, "{}", std::process::id()).map_err(system)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

@@ -14,6 +14,11 @@ const PATIENCE: [Duration; 4] =
 
 /// Reads until the flow stops.
 pub(crate) async fn take_in(shared: Arc<Shared>, mut source: Box<dyn Source>) {
+    receive(&shared, &mut *source).await;
+    source.close().await;
+}
+
+async fn receive(shared: &Shared, source: &mut dyn Source) {
     let mut received: Vec<Delivery> = Vec::new();
     let mut failures = 0_usize;
     loop {

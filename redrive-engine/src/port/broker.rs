@@ -148,6 +148,10 @@ pub trait Source: Send {
     /// How much lies in the source; what this reader holds unsettled counts as ready.
     async fn depth(&mut self) -> Result<Depth, PortError>;
 
+    /// Ends what it has under way and waits for that. Called once, when nothing more is received; what was taken in
+    /// can still be settled.
+    async fn close(&mut self) {}
+
     /// How far the source can be behind its due times by construction; zero where delays are exact.
     fn granularity(&self) -> Duration {
         Duration::ZERO
