@@ -147,7 +147,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
             told?;
             terminal::say("redrive stops; once more to hurry");
         }
-        idle = idle(&instance, arguments) => idle?,
+        () = idle(&instance, arguments) => {}
     }
     instance
         .stop(async {
@@ -157,7 +157,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-async fn idle(instance: &Instance, arguments: &RunArguments) -> Result<(), Error> {
+async fn idle(instance: &Instance, arguments: &RunArguments) {
     match arguments.exit_when_idle {
         Some(long) => instance.idle(long.0).await,
         None => std::future::pending().await,

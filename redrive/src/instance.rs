@@ -149,27 +149,28 @@ impl Instance {
     }
 
     /// Waits until nothing has been ready, running or waiting in any flow's queue for so long.
-    pub async fn idle(&self, long: Duration) -> Result<()> {
+    pub async fn idle(&self, long: Duration) {
         let mut since = self.clock.monotonic();
         loop {
-            if self.is_busy().await? {
+            if self.is_busy().await {
                 since = self.clock.monotonic();
             } else if self.clock.monotonic().saturating_sub(since) >= long {
-                return Ok(());
+                return;
             }
             tokio::time::sleep(long.min(Duration::from_millis(50))).await;
         }
     }
 
-    async fn is_busy(&self) -> Result<bool> {
+    async fn is_busy(&self) -> bool {
         let views = self.live.views();
         if views.iter().any(|view| view.in_hand() > 0) {
-            return Ok(true);
+            return true;
         }
-        let queues = self.store.queues().await?;
-        Ok(queues.iter().any(|queue| {
+        // What cannot be known is not idle: a file that does not answer is no reason to end. The flows say why.
+        let Ok(queues) = self.store.queues().await else { return true };
+        queues.iter().any(|queue| {
             queue.depth != Depth::default() && views.iter().any(|view| *view.spec().source == *queue.name)
-        }))
+        })
     }
 
     /// Stops every flow, then the API. When `hurry` is done first, running calls are given up.
@@ -255,6 +256,10 @@ fn shown(view: &FlowView, to: &str) -> FlowShown {
     if open {
         alarm("breaker_open", "the handler fails; messages are held, and none is charged");
     }
+    let trouble = view.trouble();
+    if let Some(why) = &trouble {
+        alarm("broker_away", &format!("the broker does not do its part, messages are held: {why}"));
+    }
     if view.is_blocked() {
         alarm("blocked", "a blocking retry holds the flow");
     }
@@ -263,7 +268,7 @@ fn shown(view: &FlowView, to: &str) -> FlowShown {
         state: match () {
             () if view.is_stopping() => FlowState::Stopping,
             () if view.is_blocked() => FlowState::Blocked,
-            () if open => FlowState::Held,
+            () if open || trouble.is_some() => FlowState::Held,
             () => FlowState::Running,
         },
         from: spec.address.to_string(),

@@ -37,9 +37,15 @@ async fn receive(shared: &Shared, source: &mut dyn Source) {
             let _ = shared.to_jobs.try_send(Job::new(delivery));
         }
         match result {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                failures = 0;
+                if shared.trouble.reads() {
+                    log::source_back(&shared.spec);
+                }
+            }
             Err(error) => {
                 log::source_away(&shared.spec, &error, failures);
+                shared.trouble.cannot_read(&error);
                 let wait = PATIENCE[failures.min(PATIENCE.len() - 1)];
                 failures += 1;
                 if shared.sleep(wait).await.is_err() {

@@ -55,7 +55,15 @@ pub(crate) fn source_away(spec: &FlowSpec, error: &PortError, times: usize) {
 }
 
 pub(crate) fn broker_away(spec: &FlowSpec, error: &PortError, waiting: usize) {
-    tracing::warn!(flow = &*spec.name, error = %error, waiting, "broker does not settle; trying again");
+    tracing::warn!(flow = &*spec.name, error = %error, waiting, "broker does not settle; no call begins until it does");
+}
+
+pub(crate) fn source_back(spec: &FlowSpec) {
+    tracing::info!(flow = &*spec.name, "source answers again");
+}
+
+pub(crate) fn broker_back(spec: &FlowSpec) {
+    tracing::info!(flow = &*spec.name, "broker settles again");
 }
 
 pub(crate) fn given_up(spec: &FlowSpec, left: usize) {

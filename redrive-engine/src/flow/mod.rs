@@ -21,6 +21,7 @@ mod projection;
 mod settler;
 mod shared;
 mod spec;
+mod trouble;
 mod worker;
 
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -100,6 +101,7 @@ impl Flow {
             clock,
             guards,
             gate: gate::Gate::default(),
+            trouble: trouble::Trouble::default(),
             jobs,
             to_jobs,
             aside,
@@ -196,6 +198,11 @@ impl FlowView {
     /// Whether the flow stands still for one message.
     pub fn is_blocked(&self) -> bool {
         self.shared.gate.is_closed()
+    }
+
+    /// What keeps the flow from its broker, when something does. While nothing can be settled, no call begins.
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.shared.trouble.why()
     }
 
     /// Whether the flow has been told to stop.

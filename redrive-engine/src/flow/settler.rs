@@ -77,6 +77,7 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         *batch = again;
         if let Some(problem) = problem {
             log::broker_away(&shared.spec, &problem, batch.len());
+            shared.trouble.cannot_settle(&problem);
             tokio::select! {
                 () = shared.force.cancelled() => {
                     log::given_up(&shared.spec, batch.len());
@@ -84,6 +85,8 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                 }
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
             }
+        } else if shared.trouble.settles() {
+            log::broker_back(&shared.spec);
         }
     }
 }

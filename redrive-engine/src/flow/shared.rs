@@ -17,6 +17,7 @@ use super::job::Job;
 use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
+use super::trouble::Trouble;
 use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, Room, Settlement};
 
 /// The flow stops.
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) guards: Guards,
     pub(crate) gate: Gate,
+    pub(crate) trouble: Trouble,
     pub(crate) metrics: FlowMetrics,
     /// Jobs that can be worked on. Bounded by the room in hand.
     pub(crate) jobs: async_channel::Receiver<Job>,

@@ -104,7 +104,10 @@ async fn admission(shared: &Shared, job: &Job) -> Option<Ticket> {
         tokio::select! {
             biased;
             () = shared.stop.cancelled() => return None,
-            () = shared.gate.pass(job.delivery.tag) => {}
+            () = async {
+                shared.trouble.pass().await;
+                shared.gate.pass(job.delivery.tag).await;
+            } => {}
         }
         if shared.stop.is_cancelled() {
             return None;

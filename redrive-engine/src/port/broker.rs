@@ -134,6 +134,12 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     /// Publishes; when it returns, what was accepted is durable.
     async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError>;
 
+    /// Whether it takes writes now. Costs nothing while the last write was taken; after one that was not, a small one
+    /// is tried.
+    async fn ready(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// The queues or topics and what lies in them.
     async fn queues(&self) -> Result<Vec<QueueInfo>, PortError>;
 }
