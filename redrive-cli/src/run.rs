@@ -173,8 +173,17 @@ fn options(arguments: &RunArguments, config: &Config) -> Result<InstanceOptions,
         insecure: arguments.insecure || config.insecure,
         token: std::env::var("REDRIVE_TOKEN").ok().filter(|token| !token.is_empty()),
         durability: if relaxed { Durability::Relaxed } else { Durability::Full },
+        file_limit: file_limit(),
         ..InstanceOptions::new(data)
     })
+}
+
+/// A limit that a test sets, to see what a full disk does; in a build without debug assertions there is none.
+fn file_limit() -> Option<u64> {
+    #[cfg(debug_assertions)]
+    return std::env::var("REDRIVE_FILE_LIMIT").ok().and_then(|bytes| bytes.parse().ok());
+    #[cfg(not(debug_assertions))]
+    None
 }
 
 /// The data file: the flag, the environment, the configuration, `./redrive.db`.

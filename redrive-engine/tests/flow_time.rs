@@ -140,6 +140,25 @@ async fn a_broker_that_does_not_settle_holds_the_flow() {
     flow.stop().await;
 }
 
+/// A stop does not wait for ever for a broker that is away; what it had in hand is delivered again.
+#[tokio::test(start_paused = true)]
+async fn a_stop_gives_a_broker_that_is_away_up() {
+    let bench = Bench::new();
+    let flow = bench.start(FlowSpec { shutdown: SECOND * 20, ..bench.spec() }).await;
+    bench.store.faults().fail_settles(u32::MAX);
+    bench.publish(["a".to_owned()], 1).await;
+    tokio::time::sleep(SECOND).await;
+    let began = bench.clock.monotonic();
+    flow.stop().await;
+    let took = bench.clock.monotonic().saturating_sub(began);
+    assert!((SECOND * 19..SECOND * 30).contains(&took), "{took:?}");
+    bench.store.faults().fail_settles(0);
+    let flow = bench.start(bench.spec()).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((bench.handler.calls_of("a").len(), flow.in_hand()), (2, 0));
+    flow.stop().await;
+}
+
 /// A source that does not answer is asked with pauses, and named.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_does_not_answer_is_asked_with_pauses() {

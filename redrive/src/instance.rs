@@ -35,6 +35,8 @@ pub struct InstanceOptions {
     pub token: Option<String>,
     /// Whether a commit waits for the disk.
     pub durability: Durability,
+    /// The largest the data file may grow, in bytes; nothing leaves it to the disk.
+    pub file_limit: Option<u64>,
 }
 
 impl InstanceOptions {
@@ -46,6 +48,7 @@ impl InstanceOptions {
             insecure: false,
             token: None,
             durability: Durability::Full,
+            file_limit: None,
         }
     }
 
@@ -82,8 +85,12 @@ impl Instance {
     ) -> Result<Self> {
         let folder = options.folder();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let settings =
-            Options { durability: options.durability, clock: Arc::clone(&clock), ..Options::default() };
+        let settings = Options {
+            durability: options.durability,
+            file_limit: options.file_limit,
+            clock: Arc::clone(&clock),
+            ..Options::default()
+        };
         let path = options.data.clone();
         let store = tokio::task::spawn_blocking(move || Store::open(&path, settings))
             .await

@@ -27,6 +27,7 @@ mod worker;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use redrive_core::SplitMix64;
 use redrive_core::guard::{BreakerState, GuardError};
@@ -38,6 +39,9 @@ pub use spec::FlowSpec;
 
 use crate::port::{Broker, Clock, Ledger, PortError, Subscription};
 use shared::Shared;
+
+/// How long a stop waits for a broker that does not settle, when the calls have used its time up.
+const LEAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a flow did not start.
 #[derive(Debug, thiserror::Error)]
@@ -147,12 +151,13 @@ impl Flow {
     }
 
     /// Stops: intake ends, running attempts get the flow's deadline, what has finished is settled, and everything
-    /// else goes back uncharged.
+    /// else goes back uncharged. What a broker that is away does not settle within that time is delivered again.
     pub async fn stop(mut self) {
         let shared = Arc::clone(&self.view.shared);
         shared.stop.cancel();
         let _ = (&mut self.intake).await;
-        let deadline = tokio::time::sleep(shared.spec.shutdown);
+        let until = tokio::time::Instant::now() + shared.spec.shutdown;
+        let deadline = tokio::time::sleep_until(until);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
@@ -166,10 +171,14 @@ impl Flow {
         }
         let _ = (&mut self.aside).await;
         while let Ok(job) = shared.jobs.try_recv() {
-            shared.put_down(job, std::time::Duration::ZERO);
+            shared.put_down(job, Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let _ = (&mut self.settler).await;
+        let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+        if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+            shared.force.cancel();
+            let _ = (&mut self.settler).await;
+        }
     }
 }
 
