@@ -87,6 +87,15 @@ pub(crate) fn not_told(spec: &FlowSpec, records: usize) {
     tracing::error!(flow = &*spec.name, records, "ledger stays away; it will not learn of these");
 }
 
+pub(crate) fn parked_instead(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
+    tracing::warn!(
+        flow = &*spec.name,
+        message_id = settlement.delivery.message.id.as_str(),
+        error = %refusal,
+        "parked: where it was to go does not take it"
+    );
+}
+
 pub(crate) fn not_settled(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
     tracing::warn!(
         flow = &*spec.name,

@@ -13,6 +13,7 @@ mod attempt;
 mod divert;
 mod gate;
 mod guards;
+mod instead;
 mod intake;
 mod job;
 mod log;

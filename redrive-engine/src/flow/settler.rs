@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::job::Job;
-use super::log;
 use super::projection::Projection;
 use super::shared::Shared;
+use super::{instead, log};
 use crate::fail;
 use crate::port::{PortError, Settlement};
 
@@ -56,10 +56,15 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         let (mut messages, mut bytes) = (0, 0);
         let mut problem = None;
         let apart = !shared.broker.capabilities().records_in_settle;
-        for (settlement, result) in batch.drain(..).zip(results) {
+        for (mut settlement, result) in batch.drain(..).zip(results) {
             match result {
                 Err(error @ (PortError::Unavailable(_) | PortError::Broken(_))) => {
                     problem = Some(error);
+                    again.push(settlement);
+                    continue;
+                }
+                Err(PortError::Refused(refusal)) if instead::park(&mut settlement, &refusal) => {
+                    log::parked_instead(&shared.spec, &settlement, &refusal);
                     again.push(settlement);
                     continue;
                 }
