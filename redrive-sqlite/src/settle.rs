@@ -8,16 +8,18 @@ use redrive_core::headers::{self, Spelling, Trail};
 use redrive_core::{Text, Timestamp};
 use redrive_engine::fail;
 use redrive_engine::port::{Delivery, EntryState, Outcome, PortError, Record, Refusal, Settlement, Tag};
-use rusqlite::params;
+use rusqlite::{Statement, params};
 
 use crate::codec;
 use crate::fault::Done;
 use crate::ledger::processed;
 use crate::ledger::record::{self, Carrier};
-use crate::publish::{self, NewRow, queue_name};
+use crate::publish::{self, Insert, NewRow, queue_name};
 use crate::reading::Claim;
 use crate::store::Store;
 use crate::tx::Tx;
+
+const DELETE: &str = "DELETE FROM messages WHERE id = ?1";
 
 /// A settlement, owned, with no more than the writer needs.
 struct Item {
@@ -30,6 +32,16 @@ struct Item {
     headers: Option<Vec<u8>>,
     record: Option<Box<Told>>,
     processed: Option<(Arc<str>, Text)>,
+}
+
+impl Item {
+    /// Whether it is a message that succeeds at once: nothing but its row is to go.
+    fn is_plain(&self) -> bool {
+        matches!(self.step, Step::Release)
+            && self.record.is_none()
+            && self.claim.entry == 0
+            && self.processed.is_none()
+    }
 }
 
 /// A record and the message it is about.
@@ -49,16 +61,13 @@ enum Step {
 }
 
 pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+    let claims = claims_of(store, batch);
     let mut answers: Vec<Result<(), PortError>> = Vec::with_capacity(batch.len());
     let mut items = Vec::with_capacity(batch.len());
-    for (place, settlement) in batch.iter().enumerate() {
-        let tag = settlement.delivery.tag;
-        let answer = match claim_of(store, tag) {
-            None => Err(unknown(tag)),
-            Some(_) if settlement.outcome == Outcome::Return => {
-                give_back(store, tag);
-                Ok(())
-            }
+    for ((place, settlement), claim) in batch.iter().enumerate().zip(claims) {
+        let answer = match claim {
+            None => Err(unknown(settlement.delivery.tag)),
+            Some(_) if settlement.outcome == Outcome::Return => Ok(()),
             Some(claim) => item(place, settlement, claim).map(|item| items.push(item)),
         };
         answers.push(answer.map_err(PortError::Refused));
@@ -86,27 +95,30 @@ fn unknown(tag: Tag) -> Refusal {
     Refusal::NotFound { what: "delivery", name: format!("{}/{}/{}", tag.stream, tag.epoch, tag.number) }
 }
 
-fn claim_of(store: &Store, tag: Tag) -> Option<Claim> {
-    let reading = store.inner.readings.of(tag.stream);
-    let state = reading.lock();
-    if state.epoch != tag.epoch {
-        return None;
-    }
-    state.claims.get(&tag.number.cast_signed()).copied()
-}
-
-/// Puts a message back where it was, without a write.
-fn give_back(store: &Store, tag: Tag) {
-    let reading = store.inner.readings.of(tag.stream);
-    {
+/// The claims behind a batch, nothing where there is none. What is given back is put where it was, without a write.
+///
+/// A queue's reader and its writer share one lock, so it is taken once for all neighbours of one queue.
+fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<Claim>> {
+    let mut claims = Vec::with_capacity(batch.len());
+    for of_queue in batch.chunk_by(|one, next| one.delivery.tag.stream == next.delivery.tag.stream) {
+        let Some(first) = of_queue.first() else { continue };
+        let reading = store.inner.readings.of(first.delivery.tag.stream);
         let mut state = reading.lock();
-        let row = tag.number.cast_signed();
-        if let Some(due) = state.claims.get(&row).map(|claim| claim.due) {
-            state.release(row, Some(due));
-            state.given_back = true;
+        for settlement in of_queue {
+            let tag = settlement.delivery.tag;
+            let row = tag.number.cast_signed();
+            let claim = state.claims.get(&row).copied().filter(|_| state.epoch == tag.epoch);
+            claims.push(claim);
+            if let (Some(claim), Outcome::Return) = (claim, &settlement.outcome) {
+                state.release(row, Some(claim.due));
+                state.given_back = true;
+            }
+        }
+        if state.given_back {
+            reading.news.notify_one();
         }
     }
-    reading.news.notify_one();
+    claims
 }
 
 /// What the writer needs of a settlement.
@@ -189,29 +201,40 @@ fn check_state(outcome: &Outcome, record: Option<&Record>, claim: Claim) -> Resu
 
 fn settle_all(tx: &mut Tx<'_>, items: Vec<Item>) -> Done<Vec<(usize, Result<(), Refusal>)>> {
     let mut answers = Vec::with_capacity(items.len());
+    let mut delete = tx.sql.prepare_cached(DELETE)?;
     for item in items {
-        let place = item.place;
-        answers.push((place, settle_one(tx, item)?));
+        let answer = if item.is_plain() { forget(tx, &mut delete, &item)? } else { settle_one(tx, &item)? };
+        answers.push((item.place, answer));
     }
     fail::point("sqlite.after_settle_write");
     Ok(answers)
 }
 
-fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
+/// Settles what never failed: its row goes, and nothing is written down.
+fn forget(tx: &mut Tx<'_>, delete: &mut Statement<'_>, item: &Item) -> Done<Result<(), Refusal>> {
+    if delete.execute([item.row])? == 0 {
+        return Ok(Err(unknown(item.tag)));
+    }
+    tx.moved(item.tag.stream, Some(item.claim.due), None);
+    tx.settled(item.tag.stream, item.row, None);
+    Ok(Ok(()))
+}
+
+fn settle_one(tx: &mut Tx<'_>, item: &Item) -> Done<Result<(), Refusal>> {
     let queue = item.tag.stream;
     let from = Some(item.claim.due);
     let to = match &item.step {
         Step::Release => {
-            if !release(tx, &item)? {
+            if !release(tx, item)? {
                 return Ok(Err(unknown(item.tag)));
             }
             None
         }
         Step::Keep { due } => {
-            if !is_there(tx, &item)? {
+            if !is_there(tx, item)? {
                 return Ok(Err(unknown(item.tag)));
             }
-            let entry = tell(tx, &item, Some(item.row))?;
+            let entry = tell(tx, item, Some(item.row))?;
             tx.sql
                 .prepare_cached(
                     "UPDATE messages SET due = ?2, headers = coalesce(?3, headers), entry = coalesce(?4, entry)
@@ -225,7 +248,7 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
                 Ok(queue) => queue,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            if !release(tx, &item)? {
+            if !release(tx, item)? {
                 return Ok(Err(unknown(item.tag)));
             }
             let id = tx.mint().hyphenated().to_string();
@@ -238,7 +261,7 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
                 content_type: Some("application/cloudevents+json"),
                 parent: None,
             };
-            publish::insert(tx, target_queue, &row)?;
+            Insert::new(tx)?.row(tx, target_queue, &row)?;
             None
         }
         Step::Reroute { target, delivery } => {
@@ -250,14 +273,14 @@ fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<(), Refusal>> {
             // An entry that stays open keeps its body; then the message goes on as a copy.
             let stays = item.record.as_ref().is_some_and(|told| told.record.state.is_open());
             if stays {
-                if !is_there(tx, &item)? {
+                if !is_there(tx, item)? {
                     return Ok(Err(unknown(item.tag)));
                 }
-                let entry = tell(tx, &item, Some(item.row))?;
+                let entry = tell(tx, item, Some(item.row))?;
                 tx.sql
                     .prepare_cached("UPDATE messages SET due = NULL, entry = ?2 WHERE id = ?1")?
                     .execute(params![item.row, entry])?;
-            } else if !release(tx, &item)? {
+            } else if !release(tx, item)? {
                 return Ok(Err(unknown(item.tag)));
             }
             forward(tx, target_queue, delivery)?;
@@ -281,7 +304,7 @@ fn release(tx: &mut Tx<'_>, item: &Item) -> Done<bool> {
         }
         tell(tx, item, None)?;
     }
-    let gone = tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([item.row])?;
+    let gone = tx.sql.prepare_cached(DELETE)?.execute([item.row])?;
     Ok(gone == 1)
 }
 
@@ -336,6 +359,7 @@ pub(crate) fn forward(tx: &mut Tx<'_>, queue: u32, delivery: &Delivery) -> Done<
     headers::encode(&Trail::default(), &mut all, Spelling::Default);
     let blob = codec::encode(&all);
     let mut id = message.id.to_string();
+    let mut insert = Insert::new(tx)?;
     loop {
         let row = NewRow {
             mid: &id,
@@ -346,7 +370,7 @@ pub(crate) fn forward(tx: &mut Tx<'_>, queue: u32, delivery: &Delivery) -> Done<
             content_type: message.content_type.as_deref(),
             parent: None,
         };
-        if publish::insert(tx, queue, &row)?.is_some() {
+        if insert.row(tx, queue, &row)?.is_some() {
             return Ok(id);
         }
         id = tx.mint().hyphenated().to_string();

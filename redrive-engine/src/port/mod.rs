@@ -20,7 +20,7 @@ pub use broker::{
     Broker, Capabilities, Depth, NewMessage, Published, QueueInfo, Room, Source, Subscription, Topology,
 };
 pub use clock::{Clock, SystemClock};
-pub use delivery::{Delivery, SourceRef, Tag};
+pub use delivery::{Carried, Delivery, SourceRef, Tag};
 pub use entry::{
     Counts, Entry, EntryId, EntryState, ErrorShown, Group, HistoryLine, MessageShown, Payload, SafeToReplay,
     SourceShown, StateCount,
