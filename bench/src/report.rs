@@ -65,7 +65,7 @@ impl Aim {
 #[derive(Debug, Clone)]
 pub struct Figure {
     /// A name for scripts.
-    pub name: &'static str,
+    pub name: String,
     /// What it is, for people.
     pub what: String,
     /// What it is counted in.
@@ -126,7 +126,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(comfy_table::presets::ASCII_MARKDOWN);
         table.set_header(["what", "median", "min to max", "rounds", "aim", ""]);
         for figure in &self.figures {
             let show = |value: f64| figure.unit.show(value);
@@ -159,7 +159,7 @@ mod tests {
 
     fn figure(rounds: &[f64], aim: Aim) -> Figure {
         Figure {
-            name: "throughput",
+            name: "throughput".into(),
             what: "end to end".into(),
             unit: Unit::Ratio,
             spread: rounds.iter().copied().collect(),

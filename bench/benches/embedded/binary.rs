@@ -40,7 +40,16 @@ impl Binary {
     /// Starts a flow from `orders` to an endpoint and waits until it is ready.
     pub(crate) fn run(&self, data: &Path, endpoint: &str) -> Measured<Running> {
         let mut command = Command::new(&self.path);
-        command.args(["run", "--from", "queue:orders", "--to", endpoint, "--listen", "127.0.0.1:0", "--data"]);
+        command.args([
+            "run",
+            "--from",
+            "queue:orders",
+            "--to",
+            endpoint,
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+        ]);
         command.arg(data).stdout(Stdio::null()).stderr(Stdio::piped());
         let began = Instant::now();
         let mut child = command.spawn()?;

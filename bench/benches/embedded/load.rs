@@ -39,6 +39,14 @@ impl Load {
     }
 }
 
+/// How a load went.
+pub(crate) struct Ran {
+    /// From the first publish to the last durable acknowledgement.
+    pub(crate) took: Duration,
+    /// Messages that have failed on the way: the ledger knows them.
+    pub(crate) failed: u64,
+}
+
 /// How many messages have been handled.
 #[derive(Default)]
 pub(crate) struct Progress {
@@ -67,12 +75,8 @@ impl Progress {
     }
 }
 
-/// Runs the load from the first publish to the last durable acknowledgement. `progress` is told by the handler.
-pub(crate) async fn run(
-    load: Load,
-    handler: Arc<dyn Handler>,
-    progress: Arc<Progress>,
-) -> Measured<Duration> {
+/// Runs the load. `progress` is told by the handler.
+pub(crate) async fn run(load: Load, handler: Arc<dyn Handler>, progress: Arc<Progress>) -> Measured<Ran> {
     let place = Place::new()?;
     let store = Store::open(&place.data, Options::default())?;
     let flow = start(&store, handler).await?;
@@ -96,12 +100,13 @@ pub(crate) async fn run(
             return Err(format!("{:?} is left in the queue", queue.depth).into());
         }
     }
-    Ok(took)
+    let failed = store.counts().await?.states.iter().map(|state| state.count).sum();
+    Ok(Ran { took, failed })
 }
 
-/// A flow on the queue `orders`, as `redrive run` starts it, whose failures are tried again after 100 ms.
+/// A flow on the queue `orders`, as `redrive run` starts it, whose failures are tried again after 20 ms.
 pub(crate) async fn start(store: &Store, handler: Arc<dyn Handler>) -> Measured<Flow> {
-    let policy: PolicySpec = serde_json::from_str(r#"{ "retry": "100ms" }"#)?;
+    let policy: PolicySpec = serde_json::from_str(r#"{ "retry": "20ms" }"#)?;
     let mut spec = FlowSpec::new("orders", "orders", handler);
     spec.policy =
         Arc::new(policy.build().map_err(|findings| format!("the policy cannot be used: {findings:?}"))?);

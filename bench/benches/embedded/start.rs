@@ -23,7 +23,7 @@ pub(crate) fn measure(arguments: &Arguments, report: &mut Report) -> Measured<()
     let figures = [("start", "with a new data file", fresh), ("start_again", "with an old one", again)];
     for (name, label, rounds) in figures {
         report.add(Figure {
-            name,
+            name: name.to_owned(),
             what: format!("start to ready, {label}"),
             unit: Unit::Millis,
             spread: rounds.into_iter().collect(),

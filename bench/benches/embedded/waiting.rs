@@ -36,7 +36,7 @@ pub(crate) async fn measure(arguments: &Arguments, report: &mut Report) -> Measu
     claims(arguments, many, &small, &large, report).await?;
     let peak = tokio::task::spawn_blocking(move || memory(&large.data)).await??;
     report.add(Figure {
-        name: "waiting_memory",
+        name: "waiting_memory".to_owned(),
         what: format!("most resident memory, {} waiting", counted(many)),
         unit: Unit::Megabytes,
         spread: peak.into_iter().collect(),
@@ -64,8 +64,8 @@ async fn claims(
         many_us.push(many);
         ratio.push(many / few);
     }
-    let mut figure = |name, what, unit, rounds: Vec<f64>, aim| {
-        report.add(Figure { name, what, unit, spread: rounds.into_iter().collect(), aim });
+    let mut figure = |name: &str, what, unit, rounds: Vec<f64>, aim| {
+        report.add(Figure { name: name.to_owned(), what, unit, spread: rounds.into_iter().collect(), aim });
     };
     figure("claim_few", format!("a claim, {} waiting", counted(FEW)), Unit::Micros, few_us, None);
     figure("claim_many", format!("a claim, {} waiting", counted(many)), Unit::Micros, many_us, None);
@@ -163,8 +163,8 @@ fn memory(data: &Path) -> Measured<Option<f64>> {
     std::fs::write(&lines, format!("{}\n", "x".repeat(BODY.len())).repeat(HANDLED as usize))?;
     binary.publish(data, &lines)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handled =
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), progress.until(HANDLED)).await });
+    let handled = runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(60), progress.until(HANDLED)).await });
     handled.map_err(|_| "the binary has not handled what was published")?;
     Ok(running.peak_megabytes())
 }

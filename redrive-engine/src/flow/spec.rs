@@ -66,7 +66,8 @@ impl FlowSpec {
             timeout: Duration::from_secs(30),
             rate: None,
             breaker: Some(BreakerConfig::default()),
-            prefetch: 1_024,
+            // Four times what is settled at once: some is read and some is tried while some is settled.
+            prefetch: 4_096,
             prefetch_bytes: 64 * 1024 * 1024,
             shutdown: Duration::from_secs(25),
             once_per_message: false,
