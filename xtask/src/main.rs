@@ -44,12 +44,18 @@ enum Task {
     Bench {
         /// The benchmark, such as `core`
         name: Option<String>,
+        /// Arguments for the benchmark, after `--`
+        #[arg(last = true)]
+        arguments: Vec<String>,
     },
-    /// Run the property tests for much longer
+    /// Run the property tests and the kill tests for much longer
     Soak {
         /// How many times the ordinary number of cases
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         times: u32,
+        /// Rounds of kills at random moments
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        kills: u32,
     },
     /// Real servers for tests and for trying things out
     Services {
@@ -63,8 +69,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.task {
         Task::Demo => demo::run(),
         Task::Test { quick } => test::run(quick),
-        Task::Bench { name } => bench::run(name.as_deref()),
-        Task::Soak { times } => soak::run(times),
+        Task::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
+        Task::Soak { times, kills } => soak::run(times, kills),
         Task::Services { action } => services::run(action),
     };
     match outcome {

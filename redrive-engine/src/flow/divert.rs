@@ -57,7 +57,7 @@ impl Diversion<'_> {
     }
 
     fn trail(&self, job: &Job, entry: EntryId, due_at: Option<Timestamp>) -> Trail {
-        let before = &job.delivery.trail;
+        let before: &Trail = &job.delivery.trail;
         // A wait in hand was counted when it was decided.
         let wait = match self.decision.action {
             Action::RetryInPlace { .. } => Duration::ZERO,

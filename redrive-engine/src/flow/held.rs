@@ -1,5 +1,6 @@
 //! A message that is kept without having been tried.
 
+use redrive_core::headers::Trail;
 use redrive_core::{Reason, Text, Timestamp};
 
 use super::divert::{entry_of, mint, replay_of};
@@ -70,7 +71,7 @@ pub(crate) fn keep(
         held: Some(Box::new(why.record())),
         replay: replay_of(&job.delivery.trail),
     };
-    let mut trail = job.delivery.trail.clone();
+    let mut trail = Trail::clone(&job.delivery.trail);
     trail.entry_id = Some(Text::from(entry.to_string()));
     trail.idempotency_key.get_or_insert_with(|| job.delivery.message.id.clone());
     Settlement {

@@ -263,7 +263,7 @@ impl Shared {
     ///
     /// Only what the ledger has finished, or keeps itself, is taken for a double, so that dropping it loses nothing.
     pub(crate) async fn is_double(&self, delivery: &Delivery) -> bool {
-        let Trail { attempt: 0, replay: Some(_), entry_id: Some(id), .. } = &delivery.trail else {
+        let Trail { attempt: 0, replay: Some(_), entry_id: Some(id), .. } = &*delivery.trail else {
             return false;
         };
         let entry = match self.ledger.entry(id).await {

@@ -85,7 +85,8 @@ impl FlowSpec {
             breaker: Some(BreakerConfig::default()),
             retry_budget: Some(RetryBudgetConfig::default()),
             long_hold: Duration::from_secs(30),
-            prefetch: 1_024,
+            // Four times what is settled at once: some is read and some is tried while some is settled.
+            prefetch: 4_096,
             prefetch_bytes: 64 * 1024 * 1024,
             shutdown: Duration::from_secs(25),
             once_per_message: false,

@@ -189,7 +189,7 @@ pub(crate) fn failed(delivery: &Delivery, outcome: Outcome, error: &str, now: Ti
         first_failure_at: delivery.trail.first_failure_at.or(Some(now)),
         last_failure_at: Some(now),
         error_message: Some(error.into()),
-        ..delivery.trail.clone()
+        ..(*delivery.trail).clone()
     };
     let record = Record {
         due_at: due,
