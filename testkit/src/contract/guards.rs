@@ -24,7 +24,8 @@ fn guarded(stage: &Stage<'_>, policy: Value) -> FlowSpec {
 async fn is_open(stage: &Stage<'_>, flow: &redrive_engine::Flow) {
     eventually(stage.fixture, "an open breaker", || async {
         match flow.breaker() {
-            Some(BreakerState::Open) => Ok(()),
+            // Once its time is over it is about to probe.
+            Some(BreakerState::Open | BreakerState::HalfOpen) => Ok(()),
             state => Err(format!("{state:?}")),
         }
     })
