@@ -50,16 +50,13 @@ fn words(data: &Path, group: &str) -> Vec<String> {
     ["replay", "run", "--data", &data, "--group", group, "--reason", WHY].map(str::to_owned).to_vec()
 }
 
-/// The command as one types it: `redrive` where that is this very program, its path otherwise.
+/// The command as one types it, in whatever folder: `redrive` where that is this very program, its path otherwise.
 fn typed(program: &Path, words: &[String]) -> String {
     let found = std::env::var_os("PATH").is_some_and(|path| {
         let mut places = std::env::split_paths(&path).map(|folder| folder.join("redrive"));
         places.any(|place| place.canonicalize().is_ok_and(|place| place == program))
     });
-    let here = std::env::current_dir().ok();
-    let near = here.as_deref().and_then(|here| program.strip_prefix(here).ok());
-    let name = if found { Path::new("redrive") } else { near.unwrap_or(program) };
-    let name = name.display().to_string();
+    let name = if found { "redrive".to_owned() } else { program.display().to_string() };
     shell_words::join(std::iter::once(name.as_str()).chain(words.iter().map(String::as_str)))
 }
 
@@ -67,7 +64,7 @@ fn typed(program: &Path, words: &[String]) -> String {
 /// What came of it, or nothing when nobody sent anything.
 pub(crate) async fn replayed(
     stage: &Stage,
-    view: &View,
+    view: &mut View,
     group: &Group,
     waits: bool,
 ) -> Result<Option<Replay>, Problem> {
@@ -87,10 +84,10 @@ pub(crate) async fn replayed(
         if left.is_zero() {
             break;
         }
-        view.count_down(&format!("Type it in another terminal; in {} s the demo does.", left.as_secs() + 1));
+        view.count_down(format!("Type it in another terminal; in {} s the demo does.", left.as_secs() + 1));
         tokio::time::sleep(LOOK).await;
     }
-    view.count_down("");
+    view.count_down(String::new());
     if begun(stage).await?.is_none() {
         terminal::say(&format!("$ {command}"));
         let ran = Command::new(&program).args(&words).output().await;
