@@ -18,6 +18,8 @@ use crate::terminal;
 const WAIT: Duration = Duration::from_secs(60);
 /// How long a replay that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A command that somebody typed still asks how its replay ended, several times a second.
+const GRACE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 const WHY: &str = "schema version 3 is understood now";
 
@@ -51,7 +53,7 @@ fn words(data: &Path, group: &str) -> Vec<String> {
 }
 
 /// The command as one types it, in whatever folder: `redrive` where that is this very program, its path otherwise.
-fn typed(program: &Path, words: &[String]) -> String {
+fn spelled(program: &Path, words: &[String]) -> String {
     let found = std::env::var_os("PATH").is_some_and(|path| {
         let mut places = std::env::split_paths(&path).map(|folder| folder.join("redrive"));
         places.any(|place| place.canonicalize().is_ok_and(|place| place == program))
@@ -72,7 +74,7 @@ pub(crate) async fn replayed(
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program: PathBuf = program.map_err(|error| failed("this program cannot be found", error))?;
     let words = words(stage.data(), &group.id);
-    let command = typed(&program, &words);
+    let command = spelled(&program, &words);
     terminal::print(&format!(
         "\n{}\nThe fix is out: the downstream understands schema version {NEW_SCHEMA}. One command sends those {} orders back:\n\n  {command}\n\n",
         listed(&groups(stage).await?),
@@ -88,7 +90,8 @@ pub(crate) async fn replayed(
         tokio::time::sleep(LOOK).await;
     }
     view.count_down(String::new());
-    if begun(stage).await?.is_none() {
+    let typed = begun(stage).await?.is_some();
+    if !typed {
         terminal::say(&format!("$ {command}"));
         let ran = Command::new(&program).args(&words).output().await;
         let ran = ran.map_err(|error| failed("the replay cannot be run", error))?;
@@ -96,7 +99,11 @@ pub(crate) async fn replayed(
             terminal::say(String::from_utf8_lossy(text).trim_end());
         }
     }
-    finished(stage).await
+    let replay = finished(stage).await?;
+    if typed {
+        tokio::time::sleep(GRACE).await;
+    }
+    Ok(replay)
 }
 
 async fn begun(stage: &Stage) -> Result<Option<Replay>, Problem> {
@@ -124,7 +131,7 @@ mod tests {
     #[test]
     fn the_command_can_be_pasted() {
         let words = words(Path::new("/tmp/my data/orders.db"), "abc");
-        let text = typed(Path::new("/opt/redrive"), &words);
+        let text = spelled(Path::new("/opt/redrive"), &words);
         assert_eq!(
             text,
             "/opt/redrive replay run --data '/tmp/my data/orders.db' --group abc --reason 'schema version 3 is understood now'"
