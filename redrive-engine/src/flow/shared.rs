@@ -21,6 +21,7 @@ use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
 use super::trouble::Trouble;
+use crate::hook::Diverted;
 use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
 
 /// The flow stops.
@@ -43,6 +44,10 @@ pub(crate) struct Shared {
     /// Jobs that wait in hand for longer than a slot should be kept.
     pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
+    /// What the hook after a diversion is told; nothing when there is none.
+    pub(crate) after: Option<mpsc::Sender<Diverted>>,
+    /// Nothing is settled any more.
+    pub(crate) settled_all: CancellationToken,
     pub(crate) in_hand: InHand,
     /// No new attempts.
     pub(crate) stop: CancellationToken,

@@ -252,7 +252,9 @@ async fn failed(
         now,
         random: [rng.next_u64(), rng.next_u64()],
     };
-    shared.settle(diversion.settle(job));
+    let settlement = diversion.settle(job);
+    shared.tell_before(&settlement).await;
+    shared.settle(settlement);
     None
 }
 

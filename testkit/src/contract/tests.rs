@@ -141,6 +141,8 @@ macro_rules! contract_tests {
             guards::retries_stay_a_small_share,
             guards::held_retries_leave_room_for_fresh_messages,
             guards::a_long_outage_gives_back_what_was_taken_in,
+            hooks::hooks_are_told_of_every_diversion,
+            hooks::hooks_that_fail_change_nothing,
             ledger::an_entry_answers_the_questions,
             ledger::history_keeps_the_first_and_the_last,
             ledger::filters_select_what_they_say,
