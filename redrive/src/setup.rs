@@ -87,6 +87,7 @@ pub fn flow_spec(
     if let Some(written) = &flow.hooks {
         spec.hooks = hooks(written).map_err(fail)?;
     }
+    spec.crash_limit = flow.crash_limit.unwrap_or(spec.crash_limit);
     spec.owner = flow.owner.as_deref().map(Arc::from);
     spec.rejected = match &flow.rejected {
         None => None,
