@@ -15,6 +15,8 @@ use crate::port::{Clock, EntryId, Ledger, PortError, Replay, ReplayState};
 
 /// Entries sent in one step, so that a replay without a rate does not keep the flow's own work waiting.
 const STEP: u64 = 100;
+/// The longest wait for a ledger that does not answer.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Replays looked at. Those that run are among the newest: an older one has ended long since.
 const LOOKED_AT: usize = 1_000;
 
@@ -48,12 +50,17 @@ impl Drop for ReplayDriver {
 }
 
 async fn drive(mut driving: Driving, look: Duration, stop: CancellationToken) {
+    let mut patience = look;
     loop {
         let wait = match driving.round().await {
-            Ok(wait) => wait.unwrap_or(look).min(look),
+            Ok(wait) => {
+                patience = look;
+                wait.unwrap_or(look).min(look)
+            }
             Err(error) => {
                 tracing::warn!(error = %error, "replays do not go on: the ledger does not answer");
-                look
+                patience = (patience * 2).min(LONGEST_WAIT.max(look));
+                patience
             }
         };
         // Never without a pause, so that a stop and the rest of the process get their turn.

@@ -161,6 +161,11 @@ impl Source for QueueSource {
         }
     }
 
+    /// A look holds the store, and so the file's lock.
+    async fn close(&mut self) {
+        let _ = self.finish_look().await;
+    }
+
     async fn depth(&mut self) -> Result<Depth, PortError> {
         let (queue, now) = (self.view.queue, self.store.now().as_millis());
         self.store.inner.readers.run(move |sql| depth(sql, queue, now)).await

@@ -16,7 +16,8 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Bodies decide the answers: `ok` 200; `flaky` 503 twice, then 200; `bad` 422; `down` 503. Once it is fixed,
-    /// everything is answered with 200.
+    /// everything is answered with 200. `held` gets no answer before that, nor does
+    /// `refused`, which is answered with 422 then.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -31,10 +32,16 @@ impl Journal {
                     let mut stream = stream;
                     while let Some((headers, body)) = read(&mut reader) {
                         let id = headers.get("idempotency-key").cloned().unwrap_or_default();
+                        while matches!(body.as_slice(), b"held" | b"refused")
+                            && !mended.load(Ordering::SeqCst)
+                        {
+                            std::thread::park_timeout(Duration::from_millis(2));
+                        }
                         let status = {
                             let mut calls = journal.lock().unwrap();
                             let earlier = calls.entry(id).or_default();
                             let status = match body.as_slice() {
+                                b"refused" => 422,
                                 _ if mended.load(Ordering::SeqCst) => 200,
                                 b"flaky" if earlier.iter().filter(|status| **status == 503).count() < 2 => {
                                     503
@@ -67,7 +74,7 @@ impl Journal {
 }
 
 /// The headers and the body of a request or an answer; nothing at the end of the connection.
-fn read(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
+pub(crate) fn read(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
     let mut headers = BTreeMap::new();
     let mut line = String::new();
     if reader.read_line(&mut line).ok()? == 0 {

@@ -16,6 +16,7 @@ mod desk;
 mod divert;
 mod guards;
 mod held;
+mod instead;
 mod intake;
 mod job;
 mod lanes;
@@ -26,11 +27,13 @@ mod projection;
 mod settler;
 mod shared;
 mod spec;
+mod trouble;
 mod worker;
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use redrive_core::SplitMix64;
 use redrive_core::guard::{BreakerState, GuardError};
@@ -42,6 +45,9 @@ pub use spec::FlowSpec;
 
 use crate::port::{Broker, Clock, Ledger, PortError, Subscription};
 use shared::Shared;
+
+/// How long a stop waits for a broker that does not settle, when the calls have used its time up.
+const LEAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a flow did not start.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +126,7 @@ impl Flow {
             broker,
             ledger,
             clock,
+            trouble: trouble::Trouble::default(),
             aside,
             settlements,
             in_hand: shared::InHand::default(),
@@ -166,12 +173,13 @@ impl Flow {
     }
 
     /// Stops: intake ends, running attempts get the flow's deadline, what has finished is settled, and everything
-    /// else goes back uncharged.
+    /// else goes back uncharged. What a broker that is away does not settle within that time is delivered again.
     pub async fn stop(mut self) {
         let shared = Arc::clone(&self.view.shared);
         shared.stop.cancel();
         let _ = (&mut self.intake).await;
-        let deadline = tokio::time::sleep(shared.spec.shutdown);
+        let until = tokio::time::Instant::now() + shared.spec.shutdown;
+        let deadline = tokio::time::sleep_until(until);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
@@ -189,7 +197,11 @@ impl Flow {
             shared.put_down(job, std::time::Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let _ = (&mut self.settler).await;
+        let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+        if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+            shared.force.cancel();
+            let _ = (&mut self.settler).await;
+        }
     }
 }
 
@@ -230,7 +242,7 @@ impl FlowView {
         match self.breaker() {
             Some(BreakerState::Open) => Some("breaker open".to_owned()),
             Some(BreakerState::HalfOpen) => Some("breaker half-open".to_owned()),
-            _ => None,
+            _ => self.trouble().map(|why| format!("broker away: {why}")),
         }
     }
 
@@ -243,6 +255,11 @@ impl FlowView {
     /// Lanes with a message in hand; nothing in a flow that keeps no order.
     pub fn lanes_in_hand(&self) -> usize {
         self.shared.lanes.as_ref().map_or(0, |lanes| lanes.book().len())
+    }
+
+    /// What keeps the flow from its broker, when something does. While nothing can be settled, no call begins.
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.shared.trouble.why()
     }
 
     /// Whether the flow has been told to stop.

@@ -20,7 +20,8 @@ use super::lanes::Lanes;
 use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
-use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, Room, Settlement};
+use super::trouble::Trouble;
+use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
 
 /// The flow stops.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     /// Nothing in a flow that keeps no order.
     pub(crate) lanes: Option<Lanes>,
     pub(crate) controls: Controls,
+    pub(crate) trouble: Trouble,
     pub(crate) metrics: FlowMetrics,
     pub(crate) alarms: Alarms,
     /// Jobs that wait in hand for longer than a slot should be kept.
@@ -167,6 +169,24 @@ impl Shared {
             }),
             BreakerState::Closed => self.alarms.clear(alarms::BREAKER_OPEN),
             BreakerState::HalfOpen => {}
+        }
+    }
+
+    /// The broker did not settle; no call begins until it does.
+    pub(crate) fn cannot_settle(&self, error: &PortError) {
+        self.trouble.cannot_settle(error);
+        self.desk.halt(true);
+        self.alarms.raise(alarms::BROKER_AWAY, self.clock.now(), || {
+            format!("the broker does not do its part, messages are held: {error}")
+        });
+    }
+
+    /// The broker settles.
+    pub(crate) fn settles(&self) {
+        if self.trouble.settles() {
+            log::broker_back(&self.spec);
+            self.desk.halt(false);
+            self.alarms.clear(alarms::BROKER_AWAY);
         }
     }
 

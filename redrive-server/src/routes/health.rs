@@ -22,14 +22,17 @@ pub(super) async fn alive() -> Answer {
     ok(&json!({ "alive": true }))
 }
 
-/// `GET /readyz`: the flows read and the ledger answers. It says no more than that: anyone may ask.
+/// `GET /readyz`: the flows read, the ledger answers and the broker takes writes. It says no more than that: anyone may ask.
 pub(super) async fn ready(State(api): State<Api>) -> Answer {
     if !api.flows.ready() {
         return Err(Problem::new(codes::UNAVAILABLE, "not every flow has begun"));
     }
-    match timeout(LONGEST_LOOK, api.ledger.counts()).await {
-        Ok(Ok(_)) => ok(&json!({ "ready": true })),
-        _ => Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer")),
+    let Ok(Ok(_)) = timeout(LONGEST_LOOK, api.ledger.counts()).await else {
+        return Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer"));
+    };
+    match timeout(LONGEST_LOOK, api.broker.ready()).await {
+        Ok(Ok(())) => ok(&json!({ "ready": true })),
+        _ => Err(Problem::new(codes::UNAVAILABLE, "the data cannot be written; messages are held")),
     }
 }
 

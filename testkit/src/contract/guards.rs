@@ -248,7 +248,7 @@ pub async fn held_retries_leave_room_for_fresh_messages(fixture: &impl Fixture) 
     let stage = Stage::open(fixture).await;
     let mut spec = stage.flow(json!({ "retry": format!("{} x20", stage.ticks(1)) }));
     spec.retry_budget =
-        Some(RetryBudgetConfig { share: 0.0, floor: Rate::new(1, stage.tick * 20), window: stage.tick });
+        Some(RetryBudgetConfig { share: 0.0, floor: Rate::new(1, stage.tick * 5), window: stage.tick });
     spec.prefetch = 16;
     spec.concurrency = 4;
     let failing: Vec<String> = (0..40).map(|n| format!("f{n:02}")).collect();

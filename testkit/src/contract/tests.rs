@@ -43,6 +43,7 @@ macro_rules! contract_tests {
             exits::discarded_messages_stay_on_the_record,
             exits::a_rejection_publishes_its_event,
             exits::a_rejection_without_a_target_is_parked,
+            exits::a_rejection_that_its_target_refuses_is_parked,
             bytes::any_bytes_come_back,
             bytes::an_empty_body_comes_back,
             bytes::a_null_body_comes_back,
