@@ -9,7 +9,7 @@ use std::time::Duration;
 use redrive::engine::port::EntryState;
 use redrive::{Context, Flow, Message};
 
-use desk::{BoxError, Desk, orders, runtime, started, until};
+use desk::{BoxError, Desk, orders, runtime, until};
 
 /// A data file, and nothing that runs on it.
 fn a_file() -> Desk {
@@ -110,7 +110,7 @@ fn what_is_kept_back_is_shown_and_let_go() {
     publish("order-2", "customer-8");
     publish("order-3", "customer-7");
     runtime.block_on(until(&instance, "orders", EntryState::Held, 2));
-    runtime.block_on(instance.idle(Duration::from_millis(1))).unwrap();
+    runtime.block_on(instance.idle(Duration::from_millis(1)));
     let held = desk.run(&["messages", "ls", "--state", "held", "--json"]).json();
     assert!(held.iter().all(|entry| entry["reason"] == "QUARANTINED" && entry["attempts"] == 0), "{held:?}");
     insta::assert_snapshot!(desk.session(&[
@@ -143,15 +143,13 @@ fn a_skipped_head_lets_its_followers_go() {
     for id in ["order-1", "order-2"] {
         assert_eq!(desk.run(&["publish", "queue:orders", id, "--id", id, "--key", "customer-7"]).code, 0);
     }
-    let flow = || {
-        Flow::from("queue:orders").data(desk.data()).attempts(1).order_by_key().handle(
-            |message: Message, _: Context| async move {
-                if message.id == *"order-1" { Err::<(), BoxError>("no address".into()) } else { Ok(()) }
-            },
-        )
-    };
+    let flow = Flow::from("queue:orders").data(desk.data()).attempts(1).order_by_key().handle(
+        |message: Message, _: Context| async move {
+            if message.id == *"order-1" { Err::<(), BoxError>("no address".into()) } else { Ok(()) }
+        },
+    );
     let runtime = runtime();
-    let instance = runtime.block_on(started(flow));
+    let instance = runtime.block_on(flow.start()).unwrap();
     runtime.block_on(until(&instance, "orders", EntryState::Held, 1));
     insta::assert_snapshot!(desk.session(&[
         &["skip", "order-1", "--reason", "customer does not mind"],
