@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use redrive_core::{Decision, Facts, Failure, History, Timestamp};
 
+use super::earlier::Earlier;
+use super::spec::FlowSpec;
 use crate::handler::Charge;
-use crate::port::Delivery;
+use crate::port::{AttemptRecord, Delivery};
 
 /// A delivery and the attempts made since it was handed out.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct Job {
     last_wait: Option<Duration>,
     /// The failure behind a wait in hand, so that it can be written down when the flow stops meanwhile.
     pub(crate) last: Option<Box<LastFailure>>,
+    earlier: Earlier,
 }
 
 /// A failure that has not left the hand yet.
@@ -32,6 +35,8 @@ pub(crate) struct LastFailure {
     pub(crate) facts: Facts,
     pub(crate) attempts_allowed: Option<u32>,
     pub(crate) began: Began,
+    /// The attempt's number.
+    pub(crate) number: u32,
 }
 
 /// When an attempt began and how long it took.
@@ -58,6 +63,7 @@ impl Job {
             first_failure_at: trail.first_failure_at,
             last_wait,
             last: None,
+            earlier: Earlier::default(),
             delivery,
         }
     }
@@ -109,6 +115,21 @@ impl Job {
     pub(crate) fn waits(&mut self, wait: Duration) {
         self.waited = self.waited.saturating_add(wait);
         self.last_wait = Some(wait);
+    }
+
+    /// A failure that stays in hand; the one before it is only remembered.
+    pub(crate) fn stays(&mut self, spec: &FlowSpec, last: LastFailure) {
+        if let Some(before) = self.last.replace(Box::new(last)) {
+            self.earlier.add(spec, &before);
+        }
+    }
+
+    /// The failed attempts in hand before the one that is written down now.
+    pub(crate) fn earlier(&mut self, spec: &FlowSpec) -> Vec<AttemptRecord> {
+        if let Some(before) = self.last.take() {
+            self.earlier.add(spec, &before);
+        }
+        self.earlier.take()
     }
 
     pub(crate) fn history(&self, endpoint_proven: bool) -> History {

@@ -11,6 +11,7 @@
 mod aside;
 mod attempt;
 mod divert;
+mod earlier;
 mod gate;
 mod guards;
 mod instead;

@@ -164,8 +164,8 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
 }
 
 /// The message is done.
-fn finish(shared: &Shared, job: Job) {
-    let record = divert::recovered(&shared.spec, &job, shared.clock.now());
+fn finish(shared: &Shared, mut job: Job) {
+    let record = divert::recovered(&shared.spec, &mut job, shared.clock.now());
     if record.is_some() {
         shared.metrics.recovered();
     }
@@ -221,7 +221,8 @@ fn failed(
     if let Some(after) = after {
         shared.metrics.retried(kind, &decision.reason);
         job.waits(after);
-        job.last = Some(Box::new(LastFailure { failure, decision, facts, attempts_allowed, began }));
+        let number = job.attempts();
+        job.stays(spec, LastFailure { failure, decision, facts, attempts_allowed, began, number });
         return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);

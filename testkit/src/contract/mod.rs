@@ -20,6 +20,7 @@ pub mod deeds;
 pub mod exits;
 mod fixture;
 pub mod guards;
+pub mod histories;
 pub mod layers;
 pub mod ledger;
 pub mod once;
