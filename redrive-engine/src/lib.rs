@@ -8,6 +8,7 @@ mod flow;
 pub mod handler;
 pub mod port;
 mod replay;
+mod replay_figures;
 mod upkeep;
 
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};

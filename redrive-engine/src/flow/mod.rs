@@ -176,11 +176,14 @@ impl Flow {
             shared.put_down(job, Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
-        if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
-            shared.force.cancel();
-            let _ = (&mut self.settler).await;
-        }
+        // No call is in flight any more, so what the handler keeps running can end while the rest is settled.
+        tokio::join!(shared.end_handler(until), async {
+            let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+            if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+                shared.force.cancel();
+                let _ = (&mut self.settler).await;
+            }
+        });
     }
 }
 

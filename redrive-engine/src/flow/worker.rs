@@ -68,13 +68,14 @@ async fn round(shared: &Arc<Shared>, mut job: Job, rng: &mut SplitMix64) -> Agai
     let started = shared.clock.monotonic();
     job.started(started_at, started.saturating_sub(asked));
     let context = context(shared, &job, started_at);
-    shared.metrics.started();
+    shared.metrics.started(started_at, job.first_failure_at());
     let attempted = tokio::select! {
         biased;
         attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context) => Some(attempted),
         () = shared.abort.cancelled() => None,
     };
     let took = shared.clock.monotonic().saturating_sub(started);
+    shared.metrics.ignored(spec.handler.ignored());
     let Some(attempted) = attempted else {
         // The stop's deadline is over: the attempt is given up and not charged.
         shared.metrics.ended("aborted", took);
