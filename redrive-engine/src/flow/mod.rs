@@ -14,6 +14,7 @@ mod attempt;
 mod controls;
 mod desk;
 mod divert;
+mod earlier;
 mod guards;
 mod held;
 mod instead;
@@ -203,11 +204,14 @@ impl Flow {
             shared.put_down(job, std::time::Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
-        if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
-            shared.force.cancel();
-            let _ = (&mut self.settler).await;
-        }
+        // No call is in flight any more, so what the handler keeps running can end while the rest is settled.
+        tokio::join!(shared.end_handler(until), async {
+            let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+            if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+                shared.force.cancel();
+                let _ = (&mut self.settler).await;
+            }
+        });
         shared.settled_all.cancel();
         let _ = (&mut self.telling).await;
     }

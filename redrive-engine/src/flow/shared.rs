@@ -24,6 +24,9 @@ use super::trouble::Trouble;
 use crate::hook::Diverted;
 use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
 
+/// How long a handler may take to end, however much of a stop's time is left.
+const HANDLER_ENDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
 /// The flow stops.
 #[derive(Debug)]
 pub(crate) struct Stopped;
@@ -257,6 +260,14 @@ impl Shared {
             random: self.random(),
         };
         self.settle(diversion.settle(job));
+    }
+
+    /// Ends what the handler keeps running, within what is left of a stop's time; at once when that is hurried.
+    pub(crate) async fn end_handler(&self, until: tokio::time::Instant) {
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        let (least, most) = HANDLER_ENDS;
+        let hurried = self.force.is_cancelled();
+        self.spec.handler.shutdown(if hurried { Duration::ZERO } else { left.clamp(least, most) }).await;
     }
 
     /// Releases a delivery without a word about it.

@@ -153,6 +153,7 @@ pub(crate) fn record(entry: EntryId, flow: &str, state: EntryState, attempts: u3
         at: now,
         due_at: None,
         attempt: None,
+        earlier: Vec::new(),
         attempts,
         message_type: None,
         entity: None,
