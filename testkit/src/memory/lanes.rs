@@ -45,8 +45,10 @@ type Key = (String, LaneName);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Keep,
-    /// It is the lane's head itself, or its quarantine has ended.
+    /// It is the lane's head itself.
     GiveBack,
+    /// Its quarantine has ended: it comes again, after a moment in which the flow learns of that.
+    Later,
     /// The one that it would wait for waits for it.
     Circle,
 }
@@ -131,7 +133,7 @@ impl State {
     pub(super) fn admit(&self, record: &Record, name: &LaneName) -> Admission {
         if name.is_quarantine() {
             let in_force = self.is_in_force(&record.flow, name);
-            return if in_force { Admission::Keep } else { Admission::GiveBack };
+            return if in_force { Admission::Keep } else { Admission::Later };
         }
         let lane = self.lanes.get(&(record.flow.to_string(), name.clone()));
         let head = lane.map_or(name.followed(), |lane| lane.head);

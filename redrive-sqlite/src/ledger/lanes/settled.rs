@@ -15,8 +15,10 @@ const CHAIN: usize = 64;
 pub(crate) enum Admission {
     /// It is kept. A lane that nothing holds lets it go at once, with those behind it kept behind it.
     Keep,
-    /// It is given back as it was: it is the lane's head itself, or its quarantine has ended.
+    /// It is given back as it was: it is the lane's head itself.
     GiveBack,
+    /// Its quarantine has ended: it comes again, after a moment in which the flow learns of that.
+    Later,
     /// The one that it would wait for waits for it: a person is needed.
     Circle,
 }
@@ -25,7 +27,7 @@ pub(crate) enum Admission {
 pub(crate) fn admit(tx: &Tx<'_>, flow: &str, entry: EntryId, name: &LaneName) -> Done<Admission> {
     if name.is_quarantine() {
         let in_force = is_in_force(tx, flow, name)?;
-        return Ok(if in_force { Admission::Keep } else { Admission::GiveBack });
+        return Ok(if in_force { Admission::Keep } else { Admission::Later });
     }
     let head = match Lane::load(tx, flow, name)? {
         Some(lane) => lane.head,
