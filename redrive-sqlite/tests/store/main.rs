@@ -5,6 +5,7 @@ mod deeds;
 mod delivery;
 mod fixture;
 mod histories;
+mod lanes;
 mod opening;
 mod publishing;
 mod replays;
