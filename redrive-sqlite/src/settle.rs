@@ -285,7 +285,7 @@ fn admission(tx: &Tx<'_>, item: &Item, lane: &LaneName) -> Done<Admission> {
     let Some(told) = &item.record else { return Ok(Admission::GiveBack) };
     let before = Stored::by_id(tx, told.record.entry)?;
     let flow = before.as_ref().map_or(&*told.record.flow, |before| &before.flow);
-    lanes::admit(tx, flow, told.record.entry, lane)
+    lanes::admit(tx, flow, told.record.entry, item.lane.as_ref(), lane)
 }
 
 /// A message whose quarantine has ended comes again.

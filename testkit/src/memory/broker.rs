@@ -130,7 +130,7 @@ fn settle(
     let mut record = settlement.record.clone();
     let mut outcome = settlement.outcome.clone();
     if let (true, Outcome::Hold { lane }, Some(record)) = (records, &settlement.outcome, &mut record) {
-        match state.admit(record, lane) {
+        match state.admit(record, settlement.lane.as_ref(), lane) {
             Admission::Keep => {}
             Admission::GiveBack => return Ok(()),
             Admission::Later => {
