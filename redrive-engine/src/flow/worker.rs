@@ -16,7 +16,7 @@ use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
-use super::{alarms, attempt, controls, log};
+use super::{alarms, attempt, log};
 use crate::handler::{Charge, Context, Marks};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
@@ -130,7 +130,7 @@ async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
     if spec.once_per_message && shared.was_processed(&job.delivery.message.id).await {
         return Some(Without::Finish);
     }
-    controls::quarantine(shared, &job.delivery.message).await.map(Without::Quarantine)
+    shared.controls.quarantine(spec, &job.delivery.message).map(Without::Quarantine)
 }
 
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
