@@ -207,7 +207,8 @@ pub(crate) fn failed(delivery: &Delivery, outcome: Outcome, error: &str, now: Ti
 /// What an engine does with a message that has to be kept untried in a lane.
 pub(crate) fn held(delivery: &Delivery, lane: LaneName, now: Timestamp) -> Settlement {
     let entry = entry_of(delivery);
-    let trail = Trail { entry_id: Some(entry.hyphenated().to_string().into()), ..delivery.trail.clone() };
+    let trail =
+        Trail { entry_id: Some(entry.hyphenated().to_string().into()), ..Trail::clone(&delivery.trail) };
     let kept = HeldRecord {
         behind: Some("somebody".to_owned()),
         reason: Reason::PREDECESSOR_PENDING,
