@@ -128,14 +128,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
     let mut instance = Instance::open(options(arguments, config)?, metrics).await?;
     for (name, flow) in &config.flows {
         let spec = flow_spec(config, name, InCode::default(), &files::env)?;
-        let to = match &flow.to {
-            config::Handler::Address(address) => address.to_string(),
-            config::Handler::Full(spec) => spec.http.as_ref().map_or_else(
-                || spec.exec.clone().or_else(|| spec.jsonl.clone()).unwrap_or_default(),
-                ToString::to_string,
-            ),
-        };
-        instance.start(spec, &to).await?;
+        instance.start(spec, &flow.to.to_string()).await?;
     }
     instance.ready();
     match instance.address() {
