@@ -158,6 +158,10 @@ async fn idle(instance: &Instance, arguments: &RunArguments) -> Result<(), Error
 }
 
 fn options(arguments: &RunArguments, config: &Config) -> Result<InstanceOptions, Error> {
+    if config.tls.is_some() {
+        let what = "tls: is not in this build; listen on 127.0.0.1 behind a proxy that has it";
+        return Err(Error::Flow(what.to_owned()));
+    }
     let data = data_file(arguments.data.as_deref(), config)?;
     let listen = arguments.listen.as_deref().or(config.listen.as_deref()).unwrap_or(LISTEN);
     let relaxed = config.flows.values().any(|flow| flow.durability == Some(config::Durability::Relaxed));
@@ -208,5 +212,5 @@ fn problem(error: &Error) -> Problem {
         Error::Flow(_) | Error::Setup(_) | Error::Listen(_) | Error::Token(_) => USAGE,
         _ => FAILED,
     };
-    Problem::new(codes::CANNOT_RUN, exit, error.to_string())
+    Problem::new(error.code(), exit, error.to_string())
 }

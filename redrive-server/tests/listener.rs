@@ -66,7 +66,7 @@ async fn an_open_address_is_refused_unless_it_is_meant() {
     let folder = tempfile::tempdir().unwrap();
     let open = on(folder.path(), Some("0.0.0.0:0".parse().unwrap()));
     let error = Listener::start(open.clone(), world.router.clone()).await.unwrap_err();
-    assert!(matches!(error, ListenError::Open(_)) && error.code().id() == "RD-API-20", "{error}");
+    assert!(matches!(error, ListenError::Open(_)) && error.code().id() == "RD-CONFIG-17", "{error}");
     let meant = ListenOptions { insecure: true, ..open };
     Listener::start(meant, world.router.clone()).await.unwrap().stop(Duration::ZERO).await;
 }
