@@ -1,10 +1,8 @@
 //! What people see of a data file: the built command on a real file, with and without a running instance.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod desk;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,123 +10,8 @@ use std::time::Duration;
 use redrive::engine::port::{EntryState, Ledger};
 use redrive::sqlite::OpenError;
 use redrive::{Class, Context, Error, Flow, Instance, Message, Ready};
-use serde_json::Value;
-use tempfile::TempDir;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_redrive");
-
-/// A folder with a data file, and the commands that are run in it.
-struct Desk {
-    folder: TempDir,
-}
-
-struct Ran {
-    code: i32,
-    stdout: Vec<u8>,
-    stderr: String,
-}
-
-impl Ran {
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.stdout).unwrap()
-    }
-
-    fn json(&self) -> Vec<Value> {
-        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-impl Desk {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.path("redrive.db")
-    }
-
-    fn run_with(&self, arguments: &[&str], input: &[u8]) -> Ran {
-        let mut child = Command::new(BINARY)
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_clear()
-            .env("NO_COLOR", "1")
-            .env("TZ", "UTC")
-            .env("REDRIVE_USER", "tester")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A command that refuses early does not read.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        let output = child.wait_with_output().unwrap();
-        Ran {
-            code: output.status.code().unwrap(),
-            stdout: output.stdout,
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.run_with(arguments, b"")
-    }
-
-    /// Commands one after the other, each with everything it said; what differs from run to run is masked.
-    fn session(&self, commands: &[&[&str]]) -> String {
-        let mut told = String::new();
-        for arguments in commands {
-            let words: Vec<_> = arguments
-                .iter()
-                .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() })
-                .collect();
-            let ran = self.run(arguments);
-            write!(told, "$ redrive {}\n{}", words.join(" "), ran.text()).unwrap();
-            if !ran.stderr.is_empty() {
-                write!(told, "--- stderr\n{}", ran.stderr).unwrap();
-            }
-            write!(told, "--- exit {}\n\n", ran.code).unwrap();
-        }
-        masked(&told)
-    }
-}
-
-/// Ids become numbers in the order in which they are met, times one time; both stay as wide as they are.
-fn masked(text: &str) -> String {
-    fn fits(shape: &[u8], bytes: &[u8]) -> bool {
-        bytes.len() >= shape.len()
-            && shape.iter().zip(bytes).all(|(shape, byte)| match shape {
-                b'x' => byte.is_ascii_hexdigit(),
-                b'd' => byte.is_ascii_digit(),
-                other => other == byte,
-            })
-    }
-    const ID: &[u8] = b"xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-    const TIME: &[u8] = b"dddd-dd-dd dd:dd:dd";
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(next) = rest.chars().next() {
-        let taken = if fits(ID, rest.as_bytes()) {
-            let fresh = numbers.len() + 1;
-            let number = *numbers.entry(&rest[..ID.len()]).or_insert(fresh);
-            write!(out, "{:-<36}", format!("id-{number}")).unwrap();
-            ID.len()
-        } else if fits(TIME, rest.as_bytes()) {
-            out.push_str("2026-07-01 09:00:00");
-            TIME.len()
-        } else {
-            out.push(next);
-            next.len_utf8()
-        };
-        rest = &rest[taken..];
-    }
-    out
-}
+use desk::{Desk, masked};
 
 #[derive(Debug, thiserror::Error)]
 #[error("order {0} has no address")]
