@@ -35,4 +35,5 @@ pub use flows::{Alarm, BreakerShown, FlowShown, FlowState, Flows, NoFlows};
 pub use listener::{ListenError, ListenOptions, Listener, Running};
 pub use metrics::{install, recorder};
 pub use metrics_exporter_prometheus::PrometheusHandle;
+pub use publish::HEADER_PREFIX;
 pub use token::{Token, TokenError};

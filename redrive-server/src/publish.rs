@@ -20,7 +20,7 @@ use crate::params::Params;
 use crate::problem::{Problem, brief};
 
 /// Request headers that begin so become headers of the message.
-pub(crate) const HEADER_PREFIX: &str = "redrive-header-";
+pub const HEADER_PREFIX: &str = "redrive-header-";
 /// Says that a message without a body is a tombstone, which is not an empty body.
 pub(crate) const TOMBSTONE: &str = "redrive-tombstone";
 

@@ -308,8 +308,8 @@ pub(crate) struct RerouteArguments {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The copy is a new message with its own id and budgets, and carries the id of its parent. What is \
-                        not given is the original's. Prints the new id.
+    after_help = "The copy is a new message with its own id and budgets, and carries the id of its parent. Key, \
+                        headers and content type are the original's, unless others are given. Prints the new id.
 
 Example:
   redrive messages show order-17 --payload > order-17.json
@@ -326,6 +326,12 @@ pub(crate) struct CopyArguments {
     /// Another key
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// Another value of a header, or one more; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// Another content type
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
     /// Hand it out only after so long
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Period>,

@@ -30,7 +30,8 @@ pub(crate) async fn run(arguments: &CopyArguments) -> Result<ExitCode, Problem> 
             let _ = write!(path, "&{name}={}", encoded(&value));
         }
     }
-    let answer = data.send(Method::POST, &path, None, edited.into()).await?;
+    let kind = arguments.content_type.as_deref();
+    let answer = data.send_with(Method::POST, &path, kind, &arguments.header, edited.into()).await?;
     let ids = shown::list(&mut call::json(&answer.bytes)?, "ids")?;
     let ids: Vec<_> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     terminal::print(&shown::ids(&ids, arguments.common.json))

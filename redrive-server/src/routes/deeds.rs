@@ -144,7 +144,7 @@ fn shown(report: DeedReport) -> Value {
 }
 
 /// `POST /v1/messages/{id}/copy`: the request's body is the edited one, whatever its content type; `reason` and
-/// `by` stand in the query. Key, headers and content type are those of this request.
+/// `by` stand in the query. Key, headers and content type that the request does not have are the original's.
 pub(super) async fn copy(
     State(api): State<Api>,
     id: Result<Path<String>, PathRejection>,

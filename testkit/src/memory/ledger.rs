@@ -84,8 +84,9 @@ impl Ledger for MemoryLedger {
             let mut state = self.store.lock();
             let missing = || Refusal::NotFound { what: "entry", name: id.to_owned() };
             let parent = state.find(id).ok_or_else(missing)?;
-            let queue = state.entries.get(&parent).map(|kept| kept.entry.source.name.clone());
-            let published = state.publish(&queue.ok_or_else(missing)?, edited, Some(parent), now);
+            let of = state.carried.get(&parent).cloned().ok_or_else(missing)?;
+            let edited = edited.as_copy_of(of.message);
+            let published = state.publish(&of.source.name, edited, Some(parent), now);
             if let Published::Accepted(copy) = &published {
                 state.note(actor, "copy", &format!("{parent} as {copy}"), 1, now);
             }
