@@ -106,7 +106,7 @@ fn written() -> BTreeSet<(String, String, String)> {
                     .map(|part| {
                         format!(
                             "`{}`",
-                            &field.captures(part).unwrap_or_else(|| panic!("{path:?}: {part}"))[1]
+                            &field.captures(part).unwrap_or_else(|| panic!("{}: {part}", path.display()))[1]
                         )
                     })
                     .collect();

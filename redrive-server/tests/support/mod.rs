@@ -1,8 +1,5 @@
-//! Ports that keep everything in memory, and ways to call the API over real connections.
+//! The API over a store in memory, and ways to call it over real connections.
 #![allow(dead_code, reason = "each test file uses its part")]
-
-mod broker;
-mod ledger;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,33 +11,17 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use redrive_core::Timestamp;
-use redrive_engine::port::{Clock, EntryState};
+use redrive_engine::port::{AuditLine, EntryState, Ledger as _, NewMessage};
 use redrive_server::{
     Access, Alarm, Api, BreakerShown, Client, FlowShown, FlowState, Flows, Limits, ListenOptions, Listener,
     Running, Token, router,
 };
 use serde_json::Value;
+use testkit::clock::HandClock;
+use testkit::memory::MemoryStore;
 use tokio::net::TcpStream;
 
-pub(crate) use broker::FakeBroker;
-pub(crate) use ledger::FakeLedger;
-
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";
-pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_782_896_400_000);
-
-#[derive(Debug)]
-struct Stopped;
-
-impl Clock for Stopped {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 #[derive(Debug)]
 struct OneFlow;
@@ -60,9 +41,10 @@ impl Flows for OneFlow {
     }
 }
 
+/// A store at 2026-07-01T09:00:04Z, in which a message of the flow `orders` failed in each of the seconds before, and
+/// the API over it.
 pub(crate) struct World {
-    pub(crate) broker: Arc<FakeBroker>,
-    pub(crate) ledger: Arc<FakeLedger>,
+    pub(crate) store: MemoryStore,
     pub(crate) router: Router,
 }
 
@@ -72,16 +54,30 @@ impl World {
     }
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
-        let broker = Arc::new(FakeBroker::default());
-        let ledger = Arc::new(FakeLedger::default());
-        ledger.add("m-1", EntryState::Dead);
-        ledger.add("m-2", EntryState::Waiting);
-        ledger.add("topic/0/7", EntryState::Parked);
-        ledger.add("m-4", EntryState::Recovered);
-        let api =
-            Api::new(broker.clone(), ledger.clone(), Arc::new(Stopped), Arc::new(OneFlow)).limits(limits);
+        let clock = Arc::new(HandClock::default());
+        let store = MemoryStore::shared(clock.clone());
+        for (id, state) in [
+            ("m-1", EntryState::Dead),
+            ("m-2", EntryState::Waiting),
+            ("topic/0/7", EntryState::Parked),
+            ("m-4", EntryState::Recovered),
+        ] {
+            store.leave("orders", text(id, "a body"), state);
+            clock.advance(Duration::from_secs(1));
+        }
+        let api = Api::new(store.broker(), store.ledger(), clock, Arc::new(OneFlow)).limits(limits);
         let access = Access::token(Token::new("deploy", SECRET).unwrap());
-        Self { broker, ledger, router: router(api, access) }
+        Self { store, router: router(api, access) }
+    }
+
+    /// The audit, newest line first.
+    pub(crate) async fn audit(&self) -> Vec<AuditLine> {
+        self.store.ledger().audit(None, 100).await.unwrap()
+    }
+
+    /// Where a message stands.
+    pub(crate) async fn state(&self, id: &str) -> EntryState {
+        self.store.ledger().entry(id).await.unwrap().unwrap().state
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -123,6 +119,10 @@ impl Listening {
         request.headers_mut().entry("authorization").or_insert(token);
         over_tcp(self.address(), request).await
     }
+}
+
+pub(crate) fn text(id: &str, body: &'static str) -> NewMessage {
+    NewMessage { id: Some(id.into()), body: Some(body.into()), ..NewMessage::default() }
 }
 
 /// Over TCP, as it is.

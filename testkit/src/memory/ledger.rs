@@ -29,6 +29,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
+        self.store.inner.faults.question()?;
         let state = self.store.lock();
         Ok(state.find(id).and_then(|id| state.entries.get(&id)).map(|kept| kept.entry.clone()))
     }
@@ -49,15 +50,18 @@ impl Ledger for MemoryLedger {
     }
 
     async fn search(&self, filter: &Filter, page: &Page) -> Result<Found, PortError> {
+        self.store.inner.faults.question()?;
         let found = self.store.lock().search(filter, page);
         found.ok_or_else(|| Refusal::Invalid("this is no place to go on from".to_owned()).into())
     }
 
     async fn groups(&self, flow: Option<&str>, limit: usize) -> Result<Vec<Group>, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().groups(flow, limit))
     }
 
     async fn counts(&self) -> Result<Counts, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().counts())
     }
 
@@ -68,6 +72,7 @@ impl Ledger for MemoryLedger {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<DeedReport, PortError> {
+        self.store.inner.faults.question()?;
         let report = self.store.lock().act(deed, selection, actor, now);
         self.store.tell_readers();
         Ok(report)
@@ -188,6 +193,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn check(&self) -> Result<Vec<Problem>, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().check())
     }
 

@@ -10,6 +10,7 @@ mod deeds;
 mod entries;
 mod faults;
 mod ledger;
+mod left;
 mod queue;
 mod replays;
 mod search;

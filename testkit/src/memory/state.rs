@@ -17,6 +17,8 @@ pub(super) struct State {
     pub(super) audit: Vec<AuditLine>,
     pub(super) marks: BTreeMap<(String, String), Timestamp>,
     pub(super) replays: Vec<(Replay, Vec<ReplayItem>)>,
+    /// The most messages that a queue takes.
+    pub(super) limit: Option<u64>,
     pub(super) last_number: u64,
     pub(super) last_epoch: u32,
     minted: u64,
