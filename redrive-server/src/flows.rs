@@ -1,9 +1,10 @@
 //! What the API tells of flows while they run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a running flow stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowState {
     /// It takes messages.
@@ -19,7 +20,7 @@ pub enum FlowState {
 }
 
 /// Where a circuit breaker stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerShown {
     /// Calls go through.
@@ -31,7 +32,7 @@ pub enum BreakerShown {
 }
 
 /// Something about a flow that a person should know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alarm {
     /// Its short name, which is also the label of the gauge `redrive_alarm`; one of a few.
     pub name: String,
@@ -40,7 +41,7 @@ pub struct Alarm {
 }
 
 /// A flow of the running instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowShown {
     /// Its name.
     pub name: String,

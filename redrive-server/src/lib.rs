@@ -18,6 +18,7 @@ mod filter;
 mod flows;
 mod listener;
 mod metrics;
+mod openapi;
 mod params;
 mod problem;
 mod publish;

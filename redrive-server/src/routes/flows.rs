@@ -1,23 +1,43 @@
 //! Flows and figures.
 
 use axum::extract::{RawQuery, State};
-use serde_json::json;
+use redrive_core::Timestamp;
+use redrive_engine::port::{QueueInfo, StateCount};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Answer, ok};
 use crate::api::Api;
+use crate::flows::FlowShown;
 use crate::params::Params;
+
+/// The flows of an instance.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FlowList {
+    flows: Vec<FlowShown>,
+}
+
+/// How many messages stand where.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Stats {
+    /// When.
+    at: Timestamp,
+    /// Messages that failed, by flow and state.
+    states: Vec<StateCount>,
+    queues: Vec<QueueInfo>,
+    flows: Vec<FlowShown>,
+}
 
 /// `GET /v1/flows`: those of the running instance.
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    ok(&json!({ "flows": api.flows.flows() }))
+    ok(&FlowList { flows: api.flows.flows() })
 }
 
 /// `GET /v1/stats`: entries by flow and state, queues, flows.
 pub(super) async fn stats(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    let counts = api.ledger.counts().await?;
+    let states = api.ledger.counts().await?.states;
     let queues = api.broker.queues().await?;
-    let at = api.clock.now();
-    ok(&json!({ "at": at, "states": counts.states, "queues": queues, "flows": api.flows.flows() }))
+    ok(&Stats { at: api.clock.now(), states, queues, flows: api.flows.flows() })
 }

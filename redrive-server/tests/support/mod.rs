@@ -1,6 +1,8 @@
 //! The API over a store in memory, and ways to call it over real connections.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod document;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,8 @@ use serde_json::Value;
 use testkit::clock::HandClock;
 use testkit::memory::MemoryStore;
 use tokio::net::TcpStream;
+
+use document::Asked;
 
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";
 
@@ -117,7 +121,10 @@ impl Listening {
         request.headers_mut().entry("host").or_insert(host);
         let token = format!("Bearer {SECRET}").parse().unwrap();
         request.headers_mut().entry("authorization").or_insert(token);
-        over_tcp(self.address(), request).await
+        let asked = Asked::of(&request);
+        let answer = over_tcp(self.address(), request).await;
+        asked.check(&answer);
+        answer
     }
 }
 
@@ -168,8 +175,12 @@ impl Answer {
     }
 }
 
+/// Calls, and holds the request and its answer against the document of the API.
 pub(crate) async fn call(client: &Client, request: Request<Bytes>) -> Answer {
-    Answer(client.call(request).await.unwrap())
+    let asked = Asked::of(&request);
+    let answer = Answer(client.call(request).await.unwrap());
+    asked.check(&answer);
+    answer
 }
 
 pub(crate) fn get(path: &str) -> Request<Bytes> {
