@@ -1,10 +1,10 @@
 //! The examples do what they say.
 
 #[path = "../examples/order_projector.rs"]
-#[allow(dead_code, reason = "an example's main is not called")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own, whose main is not called here")]
 mod order_projector;
 #[path = "../examples/payment_capture.rs"]
-#[allow(dead_code, reason = "an example's main is not called")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own, whose main is not called here")]
 mod payment_capture;
 
 use payment_capture::Done;
