@@ -54,8 +54,8 @@ fn tables(rules: &[Rule]) -> String {
         "{BOLD}Default rules{BOLD:#}, in the order in which they are asked; the first match wins\n\n{}\n\
          {DIM}  endpoint: while no call has succeeded lately, the message is not charged{DIM:#}\n\n\
          {BOLD}Reason codes{BOLD:#}\n\n{}",
-        table::laid_out(RULE_HEADS, &rules, 1, width),
-        table::laid_out(REASON_HEADS, &reasons, 2, width),
+        table::laid_out(RULE_HEADS, &rules, &[1], width),
+        table::laid_out(REASON_HEADS, &reasons, &[2], width),
     )
 }
 

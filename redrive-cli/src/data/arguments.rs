@@ -88,6 +88,15 @@ pub(crate) struct PublishArguments {
     /// Publish each JSON object of a file, or of - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "key", "header", "delay"])]
     pub(crate) jsonl: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) carried: Carried,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+/// What a new message carries beside its body.
+#[derive(Debug, Args)]
+pub(crate) struct Carried {
     /// The key: messages with one key belong together
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -100,8 +109,6 @@ pub(crate) struct PublishArguments {
     /// The message's id; by default one is made
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    #[command(flatten)]
-    pub(crate) common: DataArguments,
 }
 
 /// `NAME=VALUE`.
@@ -319,25 +326,15 @@ Example:
 pub(crate) struct CopyArguments {
     /// The id of the entry or of the message
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    pub(crate) of: String,
     /// The edited body: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) edit: PathBuf,
-    /// Another key
-    #[arg(long, value_name = "KEY")]
-    pub(crate) key: Option<String>,
-    /// Another value of a header, or one more; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
-    pub(crate) header: Vec<(String, String)>,
     /// Another content type
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
-    /// Hand it out only after so long
-    #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<Period>,
-    /// The copy's id; by default one is made
-    #[arg(long = "id", value_name = "ID")]
-    pub(crate) new_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) carried: Carried,
     /// Why; stands in the audit
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,

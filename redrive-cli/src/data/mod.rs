@@ -11,6 +11,7 @@ mod deeds;
 mod filter;
 mod groups;
 mod ledger;
+mod list;
 mod messages;
 mod progress;
 mod publish;
