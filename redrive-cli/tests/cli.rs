@@ -295,10 +295,51 @@ fn config_schema_is_a_schema_of_the_file() {
 fn help_teaches() {
     insta::assert_snapshot!(session(&[
         &["--help"],
+        &["run", "--help"],
         &["policy", "explain", "--help"],
         &["config", "--help"],
         &[]
     ]));
+}
+
+#[test]
+fn every_help_has_an_example_that_can_be_typed() {
+    let mut ways: Vec<Vec<String>> = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(way) = ways.pop() {
+        let words: Vec<&str> = way.iter().map(String::as_str).chain(["--help"]).collect();
+        let ran = run(&words);
+        let help = ran.text();
+        let examples = help.split("Example").nth(1).unwrap_or_else(|| panic!("{words:?} has no example"));
+        seen += 1;
+        // What stands there is known to the command: its subcommands and its options.
+        for line in examples.lines().filter_map(|line| line.trim_start().strip_prefix("redrive ")) {
+            let line = line.split(['|', '>', '&']).next().unwrap();
+            let mut typed: Vec<&str> = line.split_whitespace().take_while(|word| is_name(word)).collect();
+            let help = loop {
+                let ran = run(&[&typed[..], &["--help"]].concat());
+                if ran.code == 0 || typed.pop().is_none() {
+                    break ran.text().to_owned();
+                }
+            };
+            for option in line.split_whitespace().filter(|word| word.starts_with("--")) {
+                assert!(help.contains(option), "{option} of `redrive {line}`");
+            }
+        }
+        let commands = help.split("Commands:\n").nth(1).unwrap_or_default();
+        let commands = commands.lines().take_while(|line| line.starts_with("  "));
+        let names = commands
+            .filter(|line| !line.starts_with("   "))
+            .filter_map(|line| line.split_whitespace().next());
+        for name in names.filter(|name| *name != "help") {
+            ways.push([&way[..], &[name.to_owned()]].concat());
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+fn is_name(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')
 }
 
 #[test]

@@ -349,9 +349,12 @@ fn mistakes_say_what_to_do() {
 fn help_teaches() {
     insta::assert_snapshot!(Desk::new().session(&[
         &["publish", "--help"],
+        &["messages", "--help"],
         &["messages", "ls", "--help"],
+        &["replay", "--help"],
         &["replay", "run", "--help"],
         &["discard", "--help"],
+        &["copy", "--help"],
     ]));
 }
 

@@ -13,14 +13,35 @@ pub(crate) enum DataCommand {
     /// Put messages into a queue; prints their ids
     Publish(Box<PublishArguments>),
     /// Look at messages that failed
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  redrive messages ls --state dead,parked          what failed, the latest first
+  redrive messages ls --group GROUP --since 2h     of one failure group, lately
+  redrive messages show order-17                   one message, and everything that happened to it
+  redrive messages show order-17 --payload         its bytes"
+    )]
     Messages(MessagesCommand),
     /// Show failures by what they have in common
     Groups(GroupsArguments),
     /// Show how many messages stand where
+    #[command(after_help = "Examples:
+  redrive stats
+  redrive stats --json | jq '.states[] | select(.state == \"dead\") | .count'")]
     Stats(DataArguments),
     /// Send messages back that failed, as a job that can be watched and steered
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "A replay is planned, frozen and sent to the flow that failed, each message with its bytes \
+                      unchanged and its budgets anew. It survives a restart, and the audit has who began it and why.
+
+Examples:
+  redrive replay plan --flow orders --state dead     how many, which, what to think about first
+  redrive replay run --flow orders --state dead --max 10 --reason 'ten first'
+  redrive replay run --flow orders --state dead --rate 50/s --reason 'stock service is back'
+  redrive replay ls                                  all of them, newest first
+  redrive replay pause ID                            and resume, cancel, show"
+    )]
     Replay(ReplayCommand),
     /// Try waiting messages at once, and dead or parked ones again
     RetryNow(Box<DeedArguments>),
@@ -39,12 +60,15 @@ pub(crate) enum DataCommand {
     /// Publish an edited copy of a message
     Copy(CopyArguments),
     /// Show queues and what lies in them
+    #[command(after_help = "Examples:
+  redrive queues
+  redrive queues --json | jq -r 'select(.ready > 1000) | .name'")]
     Queues(DataArguments),
     /// Look after the ledger
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  redrive ledger check")]
     Ledger(LedgerCommand),
     /// Look at who did what, and why
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  redrive audit ls --limit 20")]
     Audit(AuditCommand),
 }
 
@@ -185,14 +209,23 @@ pub(crate) enum ReplayCommand {
     /// Freeze the selection, send it back, and follow it until it ends
     Run(Box<RunReplayArguments>),
     /// List replays, newest first
+    #[command(
+        after_help = "Example:\n  redrive replay ls --json | jq -r 'select(.state == \"running\") | .id'"
+    )]
     Ls(ListArguments),
     /// Show a replay, and what became of each message
+    #[command(
+        after_help = "Example:\n  redrive replay show ID --json | jq -r '.items[] | select(.outcome == \"failed\") | .entry'"
+    )]
     Show(ShowReplayArguments),
     /// Hold a replay
+    #[command(after_help = "Example:\n  redrive replay pause ID --reason 'the stock service is slow'")]
     Pause(SteerArguments),
     /// Let a held replay go on
+    #[command(after_help = "Example:\n  redrive replay resume ID")]
     Resume(SteerArguments),
     /// End a replay; what was not sent stays where it is
+    #[command(after_help = "Example:\n  redrive replay cancel ID --reason 'they fail again'")]
     Cancel(SteerArguments),
 }
 
@@ -345,12 +378,14 @@ pub(crate) struct CopyArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
     /// Look for what cannot be right; ends with 1 when there is something
+    #[command(after_help = "Example:\n  redrive ledger check --data /var/lib/redrive/orders.db")]
     Check(DataArguments),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List who did what, newest first
+    #[command(after_help = "Example:\n  redrive audit ls --json | jq 'select(.who == \"ada\")'")]
     Ls(AuditArguments),
 }
 
