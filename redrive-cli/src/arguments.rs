@@ -41,10 +41,23 @@ pub(crate) enum Command {
     #[command(flatten)]
     Data(DataCommand),
     /// Look at policies: what they do, which rules there are, what they would decide
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  redrive policy explain '10s, 1m x3 jitter 10%'    a schedule, attempt by attempt
+  redrive policy explain redrive.yaml orders        what a flow of a file does
+  redrive policy try --status 503 --attempt 2       what would happen to a message, and why
+  redrive policy rules                              which failures are of which class"
+    )]
     Policy(PolicyCommand),
     /// Check configuration files, print their schema, import other settings
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  redrive config check redrive.yaml                       everything wrong with a file, and where
+  redrive config schema > redrive.schema.json             for an editor
+  redrive config import appsettings.json > redrive.yaml   from another retry layer"
+    )]
     Config(ConfigCommand),
     /// See it at work for a minute: an order stream, a downstream with moods, one command that mends it
     Demo(DemoArguments),

@@ -89,11 +89,11 @@ fn for_people(chosen: &Chosen, class: Class, told: &Explained) -> String {
     let rows: Vec<_> = told.rows.iter().map(cells).collect();
     let width = terminal::width();
     if told.rows.iter().any(|row| row.may_end_by.is_some()) {
-        text.push_str(&table::laid_out(heads, &rows, 6, width));
+        text.push_str(&table::laid_out(heads, &rows, &[6], width));
     } else {
         let [heads @ .., _] = heads;
         let rows: Vec<_> = rows.iter().cloned().map(|[cells @ .., _]| cells).collect();
-        text.push_str(&table::laid_out(heads, &rows, 5, width));
+        text.push_str(&table::laid_out(heads, &rows, &[5], width));
     }
     match &told.ending {
         Some(ending) => {

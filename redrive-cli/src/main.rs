@@ -17,6 +17,7 @@ mod report;
 mod rules;
 mod run;
 mod run_arguments;
+mod run_config;
 mod table;
 mod terminal;
 mod try_command;

@@ -115,7 +115,7 @@ fn lines(source: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// What stands between the user and the host of an address, also of one that is not written as it should be.
+/// The password of an address, and a token in the user's place, also of one that is not written as it should be.
 fn in_addresses(source: &str, line: Range<usize>, found: &mut Vec<Range<usize>>) {
     let mut at = line.start;
     while at < line.end {
@@ -124,8 +124,15 @@ fn in_addresses(source: &str, line: Range<usize>, found: &mut Vec<Range<usize>>)
         let word = source[begin..line.end].split_whitespace().next().unwrap_or_default();
         let end = begin + word.len();
         at = end.max(at + 1);
-        let user = begin + word.find("://").map_or(0, |slashes| slashes + 3);
-        let user = if user > begin { user } else { begin + word.find(":/").map_or(0, |slash| slash + 2) };
+        let slashes = ["://", ":/", "//"].into_iter().find_map(|mark| Some((word.find(mark)?, mark.len())));
+        let (scheme, user) = slashes.map_or(("", begin), |(at, long)| (&word[..at], begin + at + long));
+        if user > begin && !has_named_users(scheme) {
+            // A token may stand in either place, or alone.
+            if let Some(host) = source[user..end].rfind('@') {
+                found.push(user..user + host);
+                continue;
+            }
+        }
         let Some(colon) = source[user..end].find(':').map(|colon| user + colon + 1) else { continue };
         if let Some(host) = source[colon..end].rfind('@') {
             found.push(colon..colon + host);
@@ -136,6 +143,14 @@ fn in_addresses(source: &str, line: Range<usize>, found: &mut Vec<Range<usize>>)
             found.extend(rest.rfind('@').map(|host| colon..end + host));
         }
     }
+}
+
+/// Whether the user of such an address is a name and no secret.
+fn has_named_users(scheme: &str) -> bool {
+    ["amqp", "amqps", "postgres", "postgresql"].iter().any(|known| {
+        let before = scheme.strip_suffix(known);
+        before.is_some_and(|before| !before.ends_with(|c: char| c.is_ascii_alphanumeric()))
+    })
 }
 
 /// The value behind a key, however it is written.
@@ -210,7 +225,11 @@ mod tests {
             ("data: 'postgres://u:hunter 2@db' # x@y", "data: 'postgres://u:********@db' # x@y"),
             ("# was amqp:/u:hunter2@h", "# was amqp:/u:*******@h"),
             ("from: postgres//u:hunter2@h", "from: postgres//u:*******@h"),
-            ("exec:./h http://u:hunter2@h", "exec:./h http://u:*******@h"),
+            ("exec:./h http://u:hunter2@h", "exec:./h http://*********@h"),
+            ("to: https://hunter2@h/x", "to: https://*******@h/x"),
+            ("to: https://hunter2:@h/x", "to: https://********@h/x"),
+            ("to: https//hunter2@h", "to: https//*******@h"),
+            ("{to: \"https:/hunter2@h\"}", "{to: \"https:/*******@h\"}"),
         ] {
             assert_eq!(masked(source), shown);
         }

@@ -55,8 +55,8 @@ fn tables(rules: &[Rule]) -> String {
          {DIM}  endpoint: the breaker counts it; while no call has succeeded lately, the message is not charged\n  \
          unproven: the endpoint's while no call has succeeded lately, and the message's after{DIM:#}\n\n\
          {BOLD}Reason codes{BOLD:#}\n\n{}",
-        table::laid_out(RULE_HEADS, &rules, 1, width),
-        table::laid_out(REASON_HEADS, &reasons, 2, width),
+        table::laid_out(RULE_HEADS, &rules, &[1], width),
+        table::laid_out(REASON_HEADS, &reasons, &[2], width),
     )
 }
 

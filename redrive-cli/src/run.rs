@@ -4,112 +4,26 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use redrive::config::{self, Config, Severity};
+use redrive::config::{self, Config};
 use redrive::setup::{InCode, flow_spec};
 use redrive::signals::told_to_stop;
 use redrive::sqlite::Durability;
 use redrive::{Error, Instance, InstanceOptions, codes};
-use serde_json::{Map, Value, json};
 
 use crate::problem::{FAILED, Problem, USAGE};
 use crate::run_arguments::{LogFormat, RunArguments};
-use crate::{files, report, terminal};
+use crate::{files, run_config, terminal};
 
 /// Where the API listens when nobody says anything.
 const LISTEN: &str = "127.0.0.1:7337";
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Problem> {
-    let config = configuration(arguments)?;
+    let config = run_config::of(arguments)?;
     log(arguments);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))?;
     runtime.block_on(serve(arguments, &config)).map_err(|error| problem(&error))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The configuration of the file, or the one that the flags spell.
-fn configuration(arguments: &RunArguments) -> Result<Config, Problem> {
-    let (name, bytes) = match &arguments.from {
-        Some(from) => ("the flags".to_owned(), spelled(arguments, from)?.into_bytes()),
-        None => {
-            let path = files::config(arguments.config.as_deref()).ok_or_else(|| {
-                Problem::new(codes::NO_CONFIG, USAGE, "there is nothing to run")
-                    .with_help("give --from and --to, name a file with -c FILE, or put a redrive.yaml here")
-            })?;
-            (path.display().to_string(), files::read(&path)?)
-        }
-    };
-    let checked = config::check(&bytes, &files::env);
-    if checked.count(Severity::Error) > 0 || checked.count(Severity::Warning) > 0 {
-        report::findings(&name, &checked.source, &checked.findings);
-    }
-    let config = checked.value.ok_or_else(|| Problem::summary(report::counted(&checked.findings)))?;
-    if config.flows.is_empty() {
-        return Err(Problem::new(codes::NO_CONFIG, USAGE, format!("{name} has no flows"))
-            .with_help("give `flows:` at least one, or use --from and --to"));
-    }
-    Ok(config)
-}
-
-/// The flags as a configuration file, so that they are checked by the same rules.
-fn spelled(arguments: &RunArguments, from: &str) -> Result<String, Problem> {
-    let to = arguments.to.as_deref().ok_or_else(|| {
-        Problem::new(codes::WRONG_ARGUMENT, USAGE, "--from needs --to").with_help(
-            "--to http://127.0.0.1:3000/orders, --to 'exec:./handle.sh' or --to 'jsonl:./worker.py'",
-        )
-    })?;
-    let name = arguments.name.clone().unwrap_or_else(|| {
-        let source = from.split('?').next().unwrap_or(from);
-        source.rsplit([':', '/']).next().filter(|name| !name.is_empty()).unwrap_or("flow").to_owned()
-    });
-    let mut flow = Map::new();
-    flow.insert("from".into(), json!(from));
-    flow.insert("to".into(), handler(to, arguments.timeout.as_deref()));
-    let texts = [
-        ("policy", &arguments.policy),
-        ("retry", &arguments.retry),
-        ("local", &arguments.local),
-        ("blocking", &arguments.blocking),
-        ("order_by", &arguments.order_by),
-        ("delay", &arguments.delay),
-        ("rate", &arguments.rate),
-        ("owner", &arguments.owner),
-    ];
-    for (key, value) in texts {
-        if let Some(value) = value {
-            flow.insert(key.into(), json!(value));
-        }
-    }
-    if let Some(concurrency) = arguments.concurrency {
-        flow.insert("concurrency".into(), json!(concurrency));
-    }
-    let mut budgets = Map::new();
-    if let Some(attempts) = arguments.attempts {
-        budgets.insert("attempts".into(), json!(attempts));
-    }
-    if let Some(age) = &arguments.max_age {
-        budgets.insert("age".into(), json!(age));
-    }
-    if !budgets.is_empty() {
-        flow.insert("budgets".into(), budgets.into());
-    }
-    let mut file = json!({ "version": 1, "flows": { name: flow } });
-    if let Some(policy) = &arguments.policy
-        && let Ok(preset) = policy.parse::<redrive::core::policy::Preset>()
-    {
-        // A preset needs no file that defines it.
-        file["policies"] = json!({ policy: { "preset": preset } });
-    }
-    serde_json::to_string_pretty(&file)
-        .map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))
-}
-
-fn handler(to: &str, timeout: Option<&str>) -> Value {
-    let Some(timeout) = timeout else { return json!(to) };
-    match to.split_once(':') {
-        Some((kind @ ("exec" | "jsonl"), command)) => json!({ kind: command, "timeout": timeout }),
-        _ => json!({ "http": to, "timeout": timeout }),
-    }
 }
 
 async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
@@ -128,14 +42,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
     let mut instance = Instance::open(options(arguments, config)?, metrics).await?;
     for (name, flow) in &config.flows {
         let spec = flow_spec(config, name, InCode::default(), &files::env)?;
-        let to = match &flow.to {
-            config::Handler::Address(address) => address.to_string(),
-            config::Handler::Full(spec) => spec.http.as_ref().map_or_else(
-                || spec.exec.clone().or_else(|| spec.jsonl.clone()).unwrap_or_default(),
-                ToString::to_string,
-            ),
-        };
-        instance.start(spec, &to).await?;
+        instance.start(spec, &flow.to.to_string()).await?;
     }
     instance.ready();
     match instance.address() {
@@ -165,6 +72,10 @@ async fn idle(instance: &Instance, arguments: &RunArguments) {
 }
 
 fn options(arguments: &RunArguments, config: &Config) -> Result<InstanceOptions, Error> {
+    if config.tls.is_some() {
+        let what = "tls: is not in this build; listen on 127.0.0.1 behind a proxy that has it";
+        return Err(Error::Flow(what.to_owned()));
+    }
     let data = data_file(arguments.data.as_deref(), config)?;
     let listen = arguments.listen.as_deref().or(config.listen.as_deref()).unwrap_or(LISTEN);
     let relaxed = config.flows.values().any(|flow| flow.durability == Some(config::Durability::Relaxed));
@@ -224,5 +135,5 @@ fn problem(error: &Error) -> Problem {
         Error::Flow(_) | Error::Setup(_) | Error::Listen(_) | Error::Token(_) => USAGE,
         _ => FAILED,
     };
-    Problem::new(codes::CANNOT_RUN, exit, error.to_string())
+    Problem::new(error.code(), exit, error.to_string())
 }

@@ -8,16 +8,22 @@ use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  redrive run --from queue:orders --to http://127.0.0.1:3000/orders --retry '1s, 10s, 1m x3 jitter 10%'
+  redrive run --from queue:orders --to http://127.0.0.1:3000/orders --retry '1s, 10s, 1m x3'
   redrive run --from queue:orders --to exec:./handle.sh --local '20ms x2' --attempts 5
+  redrive run --from queue:orders --to exec:./handle.sh --policy payments
   redrive run -c redrive.yaml
 
-The data file holds the queue and the ledger. Beside it lies a folder <file>.d with the lock, the address of the
-HTTP API, its token, and a socket that the other commands use. SIGTERM and Ctrl-C stop it: running calls get 25 s,
-what has finished is settled, everything else goes back uncharged. A second time hurries.")]
+Beside --from, a configuration file is looked at for the policy that --policy names and for nothing else; a preset of \
+that name wins.
+
+The data file holds the queue and the ledger. Beside it lies a folder <file>.d with the lock, the address of the HTTP \
+API, its token, and a socket that the other commands use.
+
+SIGTERM and Ctrl-C stop it: running calls get 25 s, what has finished is settled, everything else goes back \
+uncharged. A second time hurries.")]
 pub(crate) struct RunArguments {
     /// The configuration file; default $REDRIVE_CONFIG, then ./redrive.yaml
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["from", "to"])]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The source: queue:NAME
     #[arg(long, value_name = "ADDRESS")]
@@ -28,8 +34,8 @@ pub(crate) struct RunArguments {
     /// The flow's name; default the queue's
     #[arg(long, requires = "from")]
     pub(crate) name: Option<String>,
-    /// A preset: ladder, time-based, http-client, spring
-    #[arg(long, value_name = "PRESET", requires = "from")]
+    /// A preset (ladder, time-based, http-client, spring), or a policy of the file
+    #[arg(long, value_name = "NAME", requires = "from")]
     pub(crate) policy: Option<String>,
     /// Retries later, others go on
     #[arg(long, value_name = "SCHEDULE", requires = "from")]

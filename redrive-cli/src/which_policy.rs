@@ -9,6 +9,9 @@ use redrive::{Policy, PolicySpec, Schedule, codes};
 use crate::problem::{MISSING, Problem, USAGE};
 use crate::{files, report};
 
+/// The presets there are.
+pub(crate) const PRESETS: &str = "ladder, time-based, http-client, spring";
+
 /// A policy and what to call it.
 pub(crate) struct Chosen {
     pub(crate) title: String,
@@ -67,7 +70,7 @@ pub(crate) fn from_text(
         path.exists() || name.is_some() || path.extension().is_some_and(|end| end == "yaml" || end == "yml");
     match schedule {
         Err(error) if !looks_like_a_file => {
-            let help = "it is no preset (ladder, time-based, http-client, spring) and no file either";
+            let help = format!("it is no preset ({PRESETS}) and no file either");
             Err(Problem::in_text(codes::WRONG_ARGUMENT, what, &error).with_help(help))
         }
         _ => from_file(path, name, message_type),
@@ -102,7 +105,7 @@ pub(crate) fn from_file(
 }
 
 /// What was read, after its findings have been shown; notes are left out.
-fn usable<T>(path: &Path, report: Report<T>) -> Result<T, Problem> {
+pub(crate) fn usable<T>(path: &Path, report: Report<T>) -> Result<T, Problem> {
     let found: Vec<_> =
         report.findings.iter().filter(|finding| finding.severity > Severity::Note).cloned().collect();
     if !found.is_empty() {
@@ -150,6 +153,6 @@ fn from_config(
     }
 }
 
-fn listed(names: &[&str]) -> String {
+pub(crate) fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

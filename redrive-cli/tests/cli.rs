@@ -1,54 +1,22 @@
 //! What people see: output, errors and exit codes of the built command.
 
-use std::fmt::Write;
+mod desk;
+
 use std::path::Path;
-use std::process::Command;
 
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
+use desk::{Desk, Ran};
+
+/// The folder of the test files.
+fn desk() -> Desk {
+    Desk::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files"))
 }
 
-/// Runs the command in the folder of the test files, away from the settings of whoever runs the tests.
 fn run(arguments: &[&str]) -> Ran {
-    run_with(arguments, &[])
+    desk().run(arguments)
 }
 
-fn run_with(arguments: &[&str], env: &[(&str, &str)]) -> Ran {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
-    let output = Command::new(env!("CARGO_BIN_EXE_redrive"))
-        .args(arguments)
-        .current_dir(folder)
-        .env_clear()
-        .env("NO_COLOR", "1")
-        .env("TZ", "Europe/Berlin")
-        .envs(env.iter().copied())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// Commands one after the other, each with everything it said.
 fn session(commands: &[&[&str]]) -> String {
-    let mut told = String::new();
-    for arguments in commands {
-        let words: Vec<_> = arguments
-            .iter()
-            .map(|word| if word.contains([' ', '*']) { format!("'{word}'") } else { (*word).to_owned() })
-            .collect();
-        let Ran { code, stdout, stderr } = run(arguments);
-        write!(told, "$ redrive {}\n{stdout}", words.join(" ")).unwrap();
-        if !stderr.is_empty() {
-            write!(told, "--- stderr\n{stderr}").unwrap();
-        }
-        write!(told, "--- exit {code}\n\n").unwrap();
-    }
-    told
+    desk().session(commands)
 }
 
 const NOW: &str = "2026-07-03T20:00:00Z";
@@ -87,8 +55,8 @@ fn explain_as_json() {
 #[test]
 fn an_unlimited_schedule_prints_its_first_hundred() {
     let ran = run(&["policy", "explain", "exponential(1s, factor 2, max 1m) forever", "--json"]);
-    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 100));
-    assert!(ran.stdout.lines().all(|line| line.contains("\"attempt\"")));
+    assert_eq!((ran.code, ran.text().lines().count()), (0, 100));
+    assert!(ran.text().lines().all(|line| line.contains("\"attempt\"")));
 }
 
 #[test]
@@ -139,7 +107,7 @@ fn rules_for_people() {
 fn rules_as_json_are_one_object_a_line() {
     let ran = run(&["policy", "rules", "--json"]);
     assert_eq!(ran.code, 0);
-    for line in ran.stdout.lines() {
+    for line in ran.text().lines() {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(value["kind"] == "rule" || value["kind"] == "reason", "{line}");
     }
@@ -148,9 +116,9 @@ fn rules_as_json_are_one_object_a_line() {
 #[test]
 fn the_documented_rules_are_the_ones_there_are() {
     let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules.md");
-    let printed = run(&["policy", "rules", "--markdown"]).stdout;
+    let printed = run(&["policy", "rules", "--markdown"]);
     let documented = std::fs::read_to_string(documented).unwrap();
-    assert!(documented == printed, "run `redrive policy rules --markdown > docs/rules.md`");
+    assert!(documented == printed.text(), "run `redrive policy rules --markdown > docs/rules.md`");
 }
 
 #[test]
@@ -228,17 +196,17 @@ fn try_a_success() {
         |arguments: &[&'static str]| run(&[&["policy", "try", "--policy", "ladder"], arguments].concat());
     let acked = try_it(&["--status", "200"]);
     assert_eq!(
-        (acked.code, &*acked.stdout),
+        (acked.code, acked.text()),
         (0, "policy    preset ladder\ndecision  ack\nbecause   success: status 200\n")
     );
     let acked = try_it(&["--exit-code", "0", "--json"]);
     assert_eq!(
-        acked.stdout,
+        acked.text(),
         "{\"action\":\"ack\",\"because\":{\"by\":{\"kind\":\"success\"}},\"text\":\"success: exit code 0\"}\n"
     );
     // A verdict beats the status, and what went wrong after the answer is a failure.
-    assert!(try_it(&["--status", "204", "--verdict", "park"]).stdout.contains("decision  park"));
-    assert!(try_it(&["--status", "200", "--timeout"]).stdout.contains("class     TRANSIENT"));
+    assert!(try_it(&["--status", "204", "--verdict", "park"]).text().contains("decision  park"));
+    assert!(try_it(&["--status", "200", "--timeout"]).text().contains("class     TRANSIENT"));
 }
 
 #[test]
@@ -294,8 +262,8 @@ flows:
     std::fs::write(&path, file).unwrap();
     for json in [&[][..], &["--json"]] {
         let arguments = [&["config", "check", path.to_str().unwrap()], json].concat();
-        let ran = run_with(&arguments, &[("PASSWORD", "hunt/er2")]);
-        let told = format!("{}{}", ran.stdout, ran.stderr);
+        let ran = desk().env("PASSWORD", "hunt/er2").run(&arguments);
+        let told = format!("{}{}", ran.text(), ran.stderr);
         assert_eq!(ran.code, 2);
         for secret in ["hunt", "er2", "zz", "\u{202e}"] {
             assert!(!told.contains(secret), "{secret:?}: {told}");
@@ -316,7 +284,7 @@ fn config_import() {
 #[test]
 fn config_schema_is_a_schema_of_the_file() {
     let ran = run(&["config", "schema"]);
-    let schema: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(ran.text()).unwrap();
     assert_eq!(schema["title"], "redrive.yaml");
     for key in ["version", "data", "listen", "brokers", "policies", "rules", "flows", "holidays"] {
         assert!(schema["properties"][key].is_object(), "{key}");
@@ -327,6 +295,7 @@ fn config_schema_is_a_schema_of_the_file() {
 fn help_teaches() {
     insta::assert_snapshot!(session(&[
         &["--help"],
+        &["run", "--help"],
         &["policy", "explain", "--help"],
         &["config", "--help"],
         &[]
@@ -334,10 +303,50 @@ fn help_teaches() {
 }
 
 #[test]
+fn every_help_has_an_example_that_can_be_typed() {
+    let mut ways: Vec<Vec<String>> = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(way) = ways.pop() {
+        let words: Vec<&str> = way.iter().map(String::as_str).chain(["--help"]).collect();
+        let ran = run(&words);
+        let help = ran.text();
+        let examples = help.split("Example").nth(1).unwrap_or_else(|| panic!("{words:?} has no example"));
+        seen += 1;
+        // What stands there is known to the command: its subcommands and its options.
+        for line in examples.lines().filter_map(|line| line.trim_start().strip_prefix("redrive ")) {
+            let line = line.split(['|', '>', '&']).next().unwrap();
+            let mut typed: Vec<&str> = line.split_whitespace().take_while(|word| is_name(word)).collect();
+            let help = loop {
+                let ran = run(&[&typed[..], &["--help"]].concat());
+                if ran.code == 0 || typed.pop().is_none() {
+                    break ran.text().to_owned();
+                }
+            };
+            for option in line.split_whitespace().filter(|word| word.starts_with("--")) {
+                assert!(help.contains(option), "{option} of `redrive {line}`");
+            }
+        }
+        let commands = help.split("Commands:\n").nth(1).unwrap_or_default();
+        let commands = commands.lines().take_while(|line| line.starts_with("  "));
+        let names = commands
+            .filter(|line| !line.starts_with("   "))
+            .filter_map(|line| line.split_whitespace().next());
+        for name in names.filter(|name| *name != "help") {
+            ways.push([&way[..], &[name.to_owned()]].concat());
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+fn is_name(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')
+}
+
+#[test]
 fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = run(&["completions", shell]);
         assert_eq!(ran.code, 0, "{shell}");
-        assert!(ran.stdout.contains("redrive"), "{shell}");
+        assert!(ran.text().contains("redrive"), "{shell}");
     }
 }

@@ -165,6 +165,21 @@ fn deeds_are_done_refused_and_audited() {
         &["audit", "ls", "--limit", "1"],
         &["ledger", "check"],
     ]));
+    let edit = ["copy", "order-2", "--edit", "edited", "--id", "order-2c", "--reason", "again"];
+    let more = ["--key", "customer-8", "--header", "type=Mended", "--content-type", "text/plain"];
+    assert_eq!(desk.run(&[&edit[..], &more].concat()).code, 0);
+    runtime().block_on(async {
+        let instance = orders(&desk.data(), Arc::new(AtomicBool::new(true))).await;
+        until(&instance, "orders", EntryState::Parked, 4).await;
+        instance.stop(std::future::pending()).await;
+    });
+    let message = |id: &str| desk.run(&["messages", "show", id, "--json"]).json()[0]["message"].clone();
+    let (inherited, own) = (message("order-2b"), message("order-2c"));
+    assert_eq!((&inherited["key"], &inherited["headers"]["Type"]), (&"customer-7".into(), &"Placed".into()));
+    assert_eq!(
+        (&own["key"], &own["headers"]["Type"], &own["content_type"]),
+        (&"customer-8".into(), &"Mended".into(), &"text/plain".into())
+    );
     let report = desk.run(&["discard", "order-2", "order-9", "--reason", "test", "--json"]);
     let object = &report.json()[0];
     assert_eq!((report.code, &object["done"], &object["missing"][0]), (3, &1.into(), &"order-9".into()));
@@ -261,9 +276,12 @@ fn mistakes_say_what_to_do() {
 fn help_teaches() {
     insta::assert_snapshot!(Desk::new().session(&[
         &["publish", "--help"],
+        &["messages", "--help"],
         &["messages", "ls", "--help"],
+        &["replay", "--help"],
         &["replay", "run", "--help"],
         &["discard", "--help"],
+        &["copy", "--help"],
     ]));
 }
 

@@ -1,11 +1,14 @@
 //! Every refusal of the API has a code, a status and a page under `docs/errors/` that says what to do.
 //!
-//! A code keeps its meaning for ever; one that is no longer used is not given to anything else.
+//! A code is a promise to the people who search for it: it keeps its meaning for ever, and one that is no longer
+//! used is not given to anything else.
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// The code of an error, such as `RD-API-03`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code {
     id: &'static str,
     status: u16,
@@ -13,6 +16,11 @@ pub struct Code {
 }
 
 impl Code {
+    /// The code of an error that no answer carries.
+    pub const fn new(id: &'static str, title: &'static str) -> Self {
+        Self { id, status: 0, title }
+    }
+
     /// The code as text.
     pub const fn id(self) -> &'static str {
         self.id
@@ -27,11 +35,22 @@ impl Code {
     pub const fn title(self) -> &'static str {
         self.title
     }
+
+    /// Where its page stands in the repository.
+    pub fn page(self) -> String {
+        format!("docs/errors/{}.md", self.id)
+    }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.id)
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id)
     }
 }
 
@@ -67,7 +86,7 @@ codes! {
     LIMIT = "RD-API-17", 429, "a limit is reached";
     BROKEN = "RD-API-18", 500, "what is stored cannot be read";
     UNAVAILABLE = "RD-API-19", 503, "it does not work now, and may later";
-    OPEN_ADDRESS = "RD-API-20", 0, "an open address without TLS";
+    OPEN_ADDRESS = "RD-CONFIG-17", 0, "an open address without TLS";
     PORT_TAKEN = "RD-API-21", 0, "the port is taken";
     CANNOT_LISTEN = "RD-API-22", 0, "the listener cannot start";
     SOCKET_TAKEN = "RD-API-23", 0, "the socket is taken";
@@ -95,7 +114,10 @@ mod tests {
             .collect();
         let codes: BTreeSet<String> = ALL.iter().map(|code| format!("{code}.md")).collect();
         assert_eq!(codes.len(), ALL.len(), "a code is given once");
-        assert_eq!(pages, codes);
+        // One is the configuration's: an open address is refused alike in a flag and in a file.
+        let elsewhere: Vec<&String> = codes.difference(&pages).collect();
+        assert_eq!(elsewhere, ["RD-CONFIG-17.md"]);
+        assert!(pages.is_subset(&codes), "{pages:?}");
     }
 
     #[test]

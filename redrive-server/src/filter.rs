@@ -1,9 +1,12 @@
 //! Which entries are meant: the same words in a query (`state=dead,parked&since=2h`) and as JSON
 //! (`{"state": ["dead"], "since": "2h"}`).
 
+use std::borrow::Cow;
+
 use redrive_core::{Timestamp, duration};
 use redrive_engine::port::{EntryState, Filter};
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
 
 use crate::params::{self, Params};
 use crate::problem::Problem;
@@ -24,6 +27,30 @@ pub(crate) const WORDS: [&str; 13] = [
     "until",
     "text",
 ];
+
+/// A filter as a request has it: [`WORDS`] as texts, states also as a list.
+pub(crate) struct Conditions;
+
+impl JsonSchema for Conditions {
+    fn schema_name() -> Cow<'static, str> {
+        "Conditions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let word = |name: &&str| {
+            let text = json!({ "type": ["string", "null"] });
+            let many = json!({ "anyOf": [text, { "type": "array", "items": { "type": "string" } }] });
+            ((*name).to_owned(), if *name == "state" { many } else { text })
+        };
+        let words: Map<String, Value> = WORDS.iter().map(word).collect();
+        json_schema!({
+            "type": "object",
+            "description": "Conditions on entries; all that are given hold, and one has to be given.",
+            "additionalProperties": false,
+            "properties": words,
+        })
+    }
+}
 
 /// A filter from a query's parameters; those that are no words of a filter are left to the caller.
 pub(crate) fn from_params(params: &Params, now: Timestamp) -> Result<Filter, Problem> {

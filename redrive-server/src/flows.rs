@@ -2,10 +2,11 @@
 
 use redrive_engine::Alarm;
 use redrive_engine::port::{Control, ControlKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a flow stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowState {
     /// It takes messages.
@@ -25,7 +26,7 @@ pub enum FlowState {
 }
 
 /// Where a circuit breaker stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerShown {
     /// Calls go through.
@@ -37,7 +38,7 @@ pub enum BreakerShown {
 }
 
 /// A flow of the running instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowShown {
     /// Its name.
     pub name: String,
@@ -91,7 +92,7 @@ impl Flows for NoFlows {
 }
 
 /// A flow, and the controls that are in force for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowControlled {
     /// The flow.
     #[serde(flatten)]

@@ -18,6 +18,7 @@ mod filter;
 mod flows;
 mod listener;
 mod metrics;
+mod openapi;
 mod params;
 mod problem;
 mod publish;
@@ -35,4 +36,5 @@ pub use flows::{BreakerShown, FlowControlled, FlowShown, FlowState, Flows, NoFlo
 pub use listener::{ListenError, ListenOptions, Listener, Running};
 pub use metrics::{install, recorder};
 pub use metrics_exporter_prometheus::PrometheusHandle;
+pub use publish::HEADER_PREFIX;
 pub use token::{Token, TokenError};

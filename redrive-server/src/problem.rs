@@ -73,6 +73,42 @@ fn quoted(text: &str) -> String {
     text.chars().take(MOST_QUOTED).collect()
 }
 
+/// The shape of every refusal.
+pub(crate) fn schema() -> Value {
+    let codes: Vec<&str> = codes::ALL.iter().filter(|code| code.status() > 0).map(|code| code.id()).collect();
+    json!({
+        "type": "object",
+        "description": "A refusal: `code` for programs, the rest for people.",
+        "required": ["code", "title", "status", "message", "help"],
+        "additionalProperties": false,
+        "properties": {
+            "code": { "type": "string", "enum": codes, "description": "Its page is docs/errors/<code>.md." },
+            "title": { "type": "string", "description": "What the code means." },
+            "status": { "type": "integer", "description": "The HTTP status." },
+            "message": { "type": "string", "description": "What is wrong." },
+            "help": { "type": "string", "description": "The way out." },
+            "parameter": { "type": "string", "description": "The parameter or key it is about." },
+            "limit": { "type": "integer", "description": "The limit that is exceeded." },
+            "line": { "type": "integer", "description": "The line of a batch on which it was found first." },
+            "lines": {
+                "type": "array",
+                "description": "What became of each line of a batch: its id, or why it was refused.",
+                "items": {
+                    "type": "object",
+                    "required": ["line"],
+                    "additionalProperties": false,
+                    "properties": {
+                        "line": { "type": "integer" },
+                        "id": { "type": "string" },
+                        "code": { "type": "string", "enum": codes },
+                        "message": { "type": "string" },
+                    },
+                },
+            },
+        },
+    })
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {

@@ -1,6 +1,6 @@
 //! Messages to publish, as they come in a request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use axum::http::{HeaderMap, header};
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use redrive_core::duration::Period;
 use redrive_core::{Headers, MAX_MESSAGE_ID, Timestamp};
 use redrive_engine::port::NewMessage;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
@@ -20,7 +21,7 @@ use crate::params::Params;
 use crate::problem::{Problem, brief};
 
 /// Request headers that begin so become headers of the message.
-pub(crate) const HEADER_PREFIX: &str = "redrive-header-";
+pub const HEADER_PREFIX: &str = "redrive-header-";
 /// Says that a message without a body is a tombstone, which is not an empty body.
 pub(crate) const TOMBSTONE: &str = "redrive-tombstone";
 
@@ -29,17 +30,26 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// One line of `application/x-ndjson`.
-#[derive(Deserialize)]
+/// A message: one line of `application/x-ndjson`. It has `body` or `body_base64`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Line {
+#[schemars(rename = "NewMessage")]
+pub(crate) struct Line {
+    /// The body as text; null is a tombstone.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     body: BodyText,
+    /// The body as base64.
     body_base64: Option<String>,
+    /// The key: messages with one key belong together.
     key: Option<String>,
+    /// The id; one is made when there is none.
     id: Option<String>,
+    /// The headers: a text, a null, or a list of these for a name that repeats.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, HeaderText>")]
     headers: HeaderPairs,
+    /// Hand it out only after so long.
     delay: Option<Period>,
 }
 
@@ -62,8 +72,9 @@ impl<'de> Deserialize<'de> for BodyText {
 #[derive(Default)]
 struct HeaderPairs(Headers);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(inline)]
 enum HeaderText {
     One(Option<String>),
     Many(Vec<Option<String>>),

@@ -89,7 +89,7 @@ async fn a_foreign_host_or_origin_is_refused_even_with_the_token() {
     let answer = listening.send(preflight.body(Bytes::new()).unwrap()).await;
     assert_eq!(answer.problem().0, 403);
     assert_eq!(answer.header("access-control-allow-origin"), None);
-    assert_eq!(world.broker.queued.lock().unwrap().len(), 1);
+    assert_eq!(world.store.queued("orders").len(), 1);
 }
 
 #[tokio::test]
@@ -105,11 +105,12 @@ async fn the_host_of_an_absolute_address_counts_too() {
 async fn the_socket_and_the_process_itself_need_no_token() {
     let world = World::new();
     let listening = world.listen().await;
-    for client in [listening.client().await, world.client()] {
-        let answer = call(&client, post("/v1/messages/m-1/park", r#"{"reason":"look at it"}"#)).await;
+    for (client, id) in [(listening.client().await, "m-1"), (world.client(), "m-2")] {
+        let request = post(&format!("/v1/messages/{id}/park"), r#"{"reason":"look at it"}"#);
+        let answer = call(&client, request).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
     }
-    let audit = world.ledger.audit.lock().unwrap();
+    let audit = world.audit().await;
     assert_eq!(audit.iter().map(|line| line.who.as_str()).collect::<Vec<_>>(), ["local", "local"]);
 }
 
@@ -118,11 +119,11 @@ async fn the_audit_names_the_token_unless_the_request_names_somebody() {
     let world = World::new();
     let listening = world.listen().await;
     listening.send(post("/v1/messages/m-1/park", r#"{"reason":"a"}"#)).await;
-    listening.send(post("/v1/messages/m-1/park", r#"{"reason":"b","by":"ada"}"#)).await;
-    let refused = listening.send(post("/v1/messages/m-1/park", r#"{"reason":"c","by":"a\nb"}"#)).await;
+    listening.send(post("/v1/messages/m-2/park", r#"{"reason":"b","by":"ada"}"#)).await;
+    let refused = listening.send(post("/v1/messages/m-2/discard", r#"{"reason":"c","by":"a\nb"}"#)).await;
     assert_eq!(refused.problem(), (400, "RD-API-03".into()));
-    let audit = world.ledger.audit.lock().unwrap();
-    let lines: Vec<_> = audit.iter().map(|line| (line.who.as_str(), line.why.as_str())).collect();
+    let audit = world.audit().await;
+    let lines: Vec<_> = audit.iter().rev().map(|line| (line.who.as_str(), line.why.as_str())).collect();
     assert_eq!(lines, [("deploy", "a"), ("ada", "b")]);
 }
 

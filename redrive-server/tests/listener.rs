@@ -66,7 +66,7 @@ async fn an_open_address_is_refused_unless_it_is_meant() {
     let folder = tempfile::tempdir().unwrap();
     let open = on(folder.path(), Some("0.0.0.0:0".parse().unwrap()));
     let error = Listener::start(open.clone(), world.router.clone()).await.unwrap_err();
-    assert!(matches!(error, ListenError::Open(_)) && error.code().id() == "RD-API-20", "{error}");
+    assert!(matches!(error, ListenError::Open(_)) && error.code().id() == "RD-CONFIG-17", "{error}");
     let meant = ListenOptions { insecure: true, ..open };
     Listener::start(meant, world.router.clone()).await.unwrap().stop(Duration::ZERO).await;
 }
@@ -142,7 +142,7 @@ async fn a_stop_lets_a_request_finish() {
     let (read, ()) = tokio::join!(request.read_to_string(&mut answer), stopping);
     read.unwrap();
     assert!(answer.starts_with("HTTP/1.1 201 Created"), "{answer}");
-    assert_eq!(world.broker.queued.lock().unwrap().len(), 1);
+    assert_eq!(world.store.queued("orders").len(), 1);
     assert!(TcpStream::connect(address).await.is_err());
 }
 
@@ -165,7 +165,7 @@ async fn a_stop_cuts_what_does_not_finish() {
     // The end of the stream, or a reset.
     let _ = request.read_to_string(&mut nothing).await;
     assert_eq!(nothing, "");
-    assert!(world.broker.queued.lock().unwrap().is_empty());
+    assert!(world.store.queued("orders").is_empty());
 }
 
 #[tokio::test]

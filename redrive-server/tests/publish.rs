@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::sync::atomic::Ordering;
-
 use axum::http::Request;
 use bytes::Bytes;
 use redrive_server::Limits;
@@ -28,13 +26,11 @@ async fn an_opaque_body_stays_as_it_is() {
     let answer = listening.send(request).await;
     assert_eq!(answer.status(), 201, "{}", answer.text());
     assert_eq!(answer.json(), json!({ "ids": ["order-1"] }));
-    let queued = world.broker.queued.lock().unwrap();
-    let (queue, message) = &queued[0];
-    assert_eq!(queue, "orders");
+    let message = &world.store.queued("orders")[0];
     assert_eq!(message.body.as_deref(), Some(&body[..]));
     assert_eq!(message.key.as_deref(), Some(&b"k/1"[..]));
     assert_eq!(message.content_type.as_deref(), Some("application/vnd.own"));
-    assert_eq!(message.due.unwrap().to_string(), "2026-07-01T09:05:00Z");
+    assert_eq!(message.due.unwrap().to_string(), "2026-07-01T09:05:04Z");
     let mut headers: Vec<_> =
         message.headers.iter().map(|h| (h.name.as_str(), h.value.clone().unwrap())).collect();
     headers.sort();
@@ -59,8 +55,11 @@ async fn an_empty_body_is_no_tombstone() {
     assert_eq!(send(false, "").await.status(), 201);
     assert_eq!(send(true, "").await.status(), 201);
     assert_eq!(send(true, "x").await.problem(), (400, "RD-API-03".into()));
-    let queued = world.broker.queued.lock().unwrap();
-    assert_eq!(queued.iter().map(|(_, m)| m.body.clone()).collect::<Vec<_>>(), [Some(Bytes::new()), None]);
+    let queued = world.store.queued("orders");
+    assert_eq!(
+        queued.iter().map(|message| message.body.clone()).collect::<Vec<_>>(),
+        [Some(Bytes::new()), None]
+    );
 }
 
 #[tokio::test]
@@ -69,7 +68,11 @@ async fn lines_are_published_in_their_order() {
     let listening = world.listen().await;
     let lines = "{\"body\":\"a\",\"id\":\"1\"}\n\n{\"body_base64\":\"/w\",\"key\":\"k\"}\n";
     let answer = listening.send(post_as(ORDERS, "application/x-ndjson; charset=utf-8", lines)).await;
-    assert_eq!(answer.json(), json!({ "ids": ["1", "minted-1"] }));
+    let queued = world.store.queued("orders");
+    let ids: Vec<_> = queued.iter().map(|message| message.id.clone().unwrap()).collect();
+    assert_eq!(answer.json(), json!({ "ids": ids }));
+    assert_eq!((ids[0].as_str(), ids.len()), ("1", 2));
+    assert_eq!(queued[1].body.as_deref(), Some(&b"\xff"[..]));
 }
 
 #[tokio::test]
@@ -89,7 +92,7 @@ async fn one_bad_line_publishes_none() {
     }
     let with_key = call(&client, post_as(&format!("{ORDERS}?key=k"), NDJSON, "{\"body\":\"a\"}")).await;
     assert_eq!(with_key.problem(), (400, "RD-API-02".into()));
-    assert!(world.broker.queued.lock().unwrap().is_empty());
+    assert!(world.store.queued("orders").is_empty());
 }
 
 #[tokio::test]
@@ -117,11 +120,13 @@ async fn refusals_of_the_broker_have_their_status() {
     };
     assert_eq!(publish("orders", "1").await.status(), 201);
     assert_eq!(publish("orders", "1").await.problem(), (409, "RD-API-12".into()));
-    world.broker.room.store(1, Ordering::Relaxed);
+    // One that waits lies in the queue too.
+    world.store.limit(2);
     let full = publish("orders", "2").await;
     assert_eq!(full.problem(), (429, "RD-API-17".into()));
     assert_eq!(full.header("retry-after"), Some("1"));
-    assert_eq!(publish("away", "3").await.problem(), (503, "RD-API-19".into()));
+    world.store.faults().fail_publishes(1);
+    assert_eq!(publish("other", "3").await.problem(), (503, "RD-API-19".into()));
     assert_eq!(publish("%0a", "3").await.problem(), (400, "RD-API-01".into()));
     assert_eq!(publish("%ff", "3").await.problem(), (400, "RD-API-01".into()));
 }
@@ -143,13 +148,13 @@ async fn what_is_too_large_is_refused_however_it_comes() {
     assert_eq!(call(&client, post_as(ORDERS, NDJSON, three)).await.problem(), (413, "RD-API-13".into()));
     let deed = post_as("/v1/messages/act", "application/json", vec![b' '; 2_000_000]);
     assert_eq!(call(&client, deed).await.problem(), (413, "RD-API-13".into()));
-    assert_eq!(world.broker.queued.lock().unwrap().len(), 1);
+    assert_eq!(world.store.queued("orders").len(), 1);
 }
 
 #[tokio::test]
 async fn queues_are_listed() {
     let world = World::new();
     let answer = call(&world.client(), get("/v1/queues")).await;
-    let expected = json!({ "queues": [{ "name": "orders", "ready": 0, "waiting": 0, "limit": null }] });
+    let expected = json!({ "queues": [{ "name": "orders", "ready": 0, "waiting": 1, "limit": null }] });
     assert_eq!(answer.json(), expected);
 }

@@ -4,9 +4,9 @@ mod support;
 
 use axum::http::Request;
 use bytes::Bytes;
-use redrive_engine::port::{EntryState, Payload, PortError};
+use redrive_engine::port::{EntryState, Ledger as _, NewMessage, PortError};
 use serde_json::{Value, json};
-use support::{World, call, get, post, post_as};
+use support::{World, call, get, post, post_as, text};
 
 #[tokio::test]
 async fn entries_are_filtered_and_paged() {
@@ -20,10 +20,10 @@ async fn entries_are_filtered_and_paged() {
     assert_eq!(ids(all.clone()).len(), 4);
     assert_eq!(all["next"], Value::Null);
     let some = call(&client, get("/v1/messages?state=dead,parked&flow=orders&since=2h")).await.json();
-    assert_eq!(ids(some), ["m-1", "topic/0/7"]);
+    assert_eq!(ids(some), ["topic/0/7", "m-1"], "the one that failed last first");
     let first = call(&client, get("/v1/messages?limit=3")).await.json();
     let rest = call(&client, get(&format!("/v1/messages?limit=3&after={}", first["next"].as_str().unwrap())));
-    assert_eq!(ids(rest.await.json()), ["m-4"]);
+    assert_eq!(ids(rest.await.json()), ["m-1"]);
 }
 
 #[tokio::test]
@@ -65,21 +65,20 @@ async fn an_entry_is_found_by_either_id_with_its_history() {
 async fn a_payload_is_handed_out_and_never_shown() {
     let world = World::new();
     let client = world.client();
-    assert_eq!(call(&client, get("/v1/messages/m-1/payload")).await.problem(), (404, "RD-API-08".into()));
-    let html = Bytes::from_static(b"<script>alert(1)</script>");
-    let put = |body: Option<Bytes>, kind: &str| {
-        *world.ledger.payload.lock().unwrap() = Some(Payload { body, content_type: Some(kind.into()) });
-    };
-    put(Some(html.clone()), "text/html");
-    let page = call(&client, get("/v1/messages/m-1/payload")).await;
-    assert_eq!(page.0.body(), &html);
+    assert_eq!(call(&client, get("/v1/messages/m-4/payload")).await.problem(), (404, "RD-API-08".into()));
+    let html = "<script>alert(1)</script>";
+    let of = |message: NewMessage, kind: &str| NewMessage { content_type: Some(kind.into()), ..message };
+    world.store.leave("orders", of(text("page", html), "text/html"), EntryState::Dead);
+    let none = NewMessage { body: None, ..text("gone", "") };
+    world.store.leave("orders", of(none, "a\r\nset-cookie: b"), EntryState::Parked);
+    let page = call(&client, get("/v1/messages/page/payload")).await;
+    assert_eq!(page.text(), html);
     assert_eq!(page.header("content-type"), Some("text/html"));
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
     assert!(page.header("content-disposition").unwrap().starts_with("attachment"));
     assert!(page.header("content-security-policy").unwrap().contains("sandbox"));
     assert_eq!(page.header("redrive-tombstone"), None);
-    put(None, "a\r\nset-cookie: b");
-    let tombstone = call(&client, get("/v1/messages/m-1/payload")).await;
+    let tombstone = call(&client, get("/v1/messages/gone/payload")).await;
     assert_eq!(tombstone.header("redrive-tombstone"), Some("true"));
     assert_eq!(tombstone.header("content-type"), Some("application/octet-stream"));
     assert_eq!(tombstone.header("set-cookie"), None);
@@ -89,7 +88,7 @@ async fn a_payload_is_handed_out_and_never_shown() {
 async fn every_deed_is_done_and_written_down() {
     let world = World::new();
     let client = world.client();
-    let deeds = ["retry-now", "cancel", "discard", "restore", "park", "archive"];
+    let deeds = ["retry-now", "cancel", "discard", "restore", "retry-now", "park", "archive", "restore"];
     for deed in deeds {
         let request = post(&format!("/v1/messages/m-1/{deed}"), r#"{"reason":"test","by":"ada"}"#);
         let answer = call(&client, request).await;
@@ -100,8 +99,9 @@ async fn every_deed_is_done_and_written_down() {
     let audit = call(&client, get("/v1/audit")).await.json();
     let what: Vec<_> =
         audit["lines"].as_array().unwrap().iter().rev().map(|line| line["what"].as_str().unwrap()).collect();
-    assert_eq!(what[..6], deeds);
-    assert_eq!(audit["lines"][0]["subject"], "queue:other");
+    assert_eq!(what[..8], deeds);
+    assert_eq!((what[8], &audit["lines"][0]["subject"]), ("reroute", &json!("m-1")));
+    assert_eq!(world.store.queued("other")[0].id.as_deref(), Some("m-1"));
     assert_eq!(audit["next"], Value::Null);
 }
 
@@ -129,7 +129,7 @@ async fn a_deed_that_cannot_be_done_says_why() {
     assert_eq!(call(&client, form).await.problem(), (415, "RD-API-14".into()));
     let method = Request::delete("/v1/messages/m-1").body(Bytes::new()).unwrap();
     assert_eq!(call(&client, method).await.problem(), (405, "RD-API-09".into()));
-    assert_eq!(world.ledger.entries.lock().unwrap()[0].state, EntryState::Dead);
+    assert_eq!(world.state("m-1").await, EntryState::Dead);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn many_are_dealt_with_at_once() {
     let client = world.client();
     let act = |body: Value| call(&client, post("/v1/messages/act", body.to_string()));
     let report = act(json!({ "deed": "park", "ids": ["m-1", "m-4", "none"], "reason": "x" })).await.json();
-    let refused = json!([{ "id": "m-4", "why": "it has recovered" }]);
+    let refused = json!([{ "id": "m-4", "why": "an entry that is recovered does not take `park`" }]);
     assert_eq!(report, json!({ "done": 1, "refused": refused, "missing": ["none"] }));
     let by_filter =
         act(json!({ "deed": "discard", "filter": { "state": ["parked", "waiting"] }, "reason": "x" }));
@@ -165,14 +165,16 @@ async fn an_edited_copy_is_a_new_message() {
     let client = world.client();
     let copy = |path: &str| call(&client, post(path, r#"{"fixed":true}"#));
     let answer = copy("/v1/messages/m-1/copy?reason=typo+fixed&by=ada&key=k").await;
-    assert_eq!((answer.status().as_u16(), answer.json()), (201, json!({ "ids": ["m-1-copy"] })));
+    assert_eq!(answer.status(), 201);
+    let made = answer.json()["ids"][0].clone();
     assert_eq!(copy("/v1/messages/m-1/copy").await.problem(), (400, "RD-API-04".into()));
     assert_eq!(copy("/v1/messages/none/copy?reason=x").await.problem(), (404, "RD-API-08".into()));
-    let copies = world.ledger.copies.lock().unwrap();
+    let copies = world.store.queued("orders");
+    assert_eq!((copies.len(), &json!(copies[0].id)), (1, &made));
     assert_eq!(copies[0].body.as_deref(), Some(&br#"{"fixed":true}"#[..]));
     assert_eq!(copies[0].key.as_deref(), Some(&b"k"[..]));
     assert_eq!(copies[0].content_type.as_deref(), Some("application/json"));
-    assert_eq!(world.ledger.audit.lock().unwrap()[0].why, "typo fixed");
+    assert_eq!(world.audit().await[0].why, "typo fixed");
 }
 
 #[tokio::test]
@@ -180,12 +182,16 @@ async fn groups_are_listed_and_shown() {
     let world = World::new();
     let client = world.client();
     let groups = call(&client, get("/v1/groups?flow=orders&limit=5")).await.json();
-    assert_eq!(groups["groups"][0]["id"], "g-1");
-    let shown = call(&client, get("/v1/groups/g-1")).await.json();
+    let id = groups["groups"][0]["id"].as_str().unwrap();
+    assert_eq!(
+        groups["groups"][0]["counts"],
+        json!({ "dead": 1, "parked": 1, "recovered": 1, "waiting": 1 })
+    );
+    let shown = call(&client, get(&format!("/v1/groups/{id}"))).await.json();
     assert_eq!(shown["groups"][0]["flow"], "orders");
     assert_eq!(shown["entries"].as_array().unwrap().len(), 4);
-    assert_eq!(call(&client, get("/v1/groups/g-2")).await.problem(), (404, "RD-API-08".into()));
-    assert_eq!(call(&client, get("/v1/groups/g-1?flow=other")).await.problem().0, 404);
+    assert_eq!(call(&client, get("/v1/groups/none")).await.problem(), (404, "RD-API-08".into()));
+    assert_eq!(call(&client, get(&format!("/v1/groups/{id}?flow=other"))).await.problem().0, 404);
 }
 
 #[tokio::test]
@@ -196,7 +202,7 @@ async fn a_replay_is_planned_begun_watched_and_steered() {
         json!({ "filter": { "state": "dead" }, "rate": "50/s", "max": 10, "reason": "fixed", "by": "ada" });
     let plan = call(&client, post("/v1/replays/plan", dead.to_string())).await.json();
     assert_eq!(plan["count"], 1);
-    assert!(world.ledger.replays.lock().unwrap().is_empty());
+    assert_eq!(world.store.ledger().replays(1).await.unwrap(), []);
     let begun = call(&client, post("/v1/replays", dead.to_string())).await;
     assert_eq!(begun.status(), 201);
     let begun = begun.json();
@@ -244,7 +250,7 @@ async fn a_replay_that_makes_no_sense_does_not_begin() {
     }
     let steer = call(&client, post(&format!("/v1/replays/{nil}/pause"), "{}")).await;
     assert_eq!(steer.problem(), (404, "RD-API-08".into()));
-    assert!(world.ledger.replays.lock().unwrap().is_empty());
+    assert_eq!(world.store.ledger().replays(1).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -256,19 +262,26 @@ async fn flows_figures_and_the_check_are_shown() {
     assert_eq!(flows["flows"][0]["breaker"], "open");
     assert_eq!(flows["flows"][0]["alarms"][0]["name"], "breaker_open");
     let stats = call(&client, get("/v1/stats")).await.json();
-    assert_eq!((&stats["states"][0]["state"], &stats["states"][0]["count"]), (&json!("dead"), &json!(1)));
+    let states: Vec<_> =
+        stats["states"].as_array().unwrap().iter().map(|one| (&one["state"], &one["count"])).collect();
+    let one = json!(1);
+    let names = ["waiting", "dead", "parked", "recovered"].map(|name| json!(name));
+    assert_eq!(states, names.each_ref().map(|name| (name, &one)));
     assert_eq!(stats["queues"][0]["name"], "orders");
     assert_eq!(stats["flows"][0]["name"], "orders");
     let check = call(&client, get("/v1/ledger/check")).await.json();
-    assert_eq!(check["problems"][0]["invariant"], "counts");
+    assert_eq!(check, json!({ "problems": [] }));
+    world.store.lose(world.store.ledger().entry("m-1").await.unwrap().unwrap().id);
+    let check = call(&client, get("/v1/ledger/check")).await.json();
+    assert_eq!(check["problems"][0]["invariant"], "an open entry has its message");
 }
 
 #[tokio::test]
 async fn the_audit_is_paged_by_number() {
     let world = World::new();
     let client = world.client();
-    for _ in 0..5 {
-        call(&client, post("/v1/messages/m-1/park", r#"{"reason":"x"}"#)).await;
+    for deed in ["park", "discard", "restore", "discard", "restore"] {
+        call(&client, post(&format!("/v1/messages/m-1/{deed}"), r#"{"reason":"x"}"#)).await;
     }
     let numbers = |json: &Value| -> Vec<u64> {
         json["lines"].as_array().unwrap().iter().map(|line| line["number"].as_u64().unwrap()).collect()
@@ -283,7 +296,8 @@ async fn the_audit_is_paged_by_number() {
 async fn a_store_in_trouble_has_its_status() {
     let world = World::new();
     let client = world.client();
-    world.ledger.fail_with(PortError::Unavailable("the disk is full".into()));
+    let faults = world.store.faults();
+    faults.fail_questions(Some(PortError::Unavailable("the disk is full".into())));
     for path in ["/v1/messages", "/v1/stats", "/readyz", "/metrics"] {
         let answer = call(&client, get(path)).await;
         assert_eq!(answer.problem(), (503, "RD-API-19".into()), "{path}");
@@ -292,6 +306,6 @@ async fn a_store_in_trouble_has_its_status() {
     assert_eq!(call(&client, get("/healthz")).await.status(), 200);
     let open = call(&client, get("/readyz")).await;
     assert!(!open.text().contains("disk"), "anyone may ask: {}", open.text());
-    world.ledger.fail_with(PortError::Broken("the file is damaged".into()));
+    faults.fail_questions(Some(PortError::Broken("the file is damaged".into())));
     assert_eq!(call(&client, get("/v1/messages")).await.problem(), (500, "RD-API-18".into()));
 }

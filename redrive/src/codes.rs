@@ -3,57 +3,22 @@
 //! A code is a promise to the people who search for it: it keeps its meaning for ever, and one that is no longer
 //! used is not given to anything else.
 
-use std::fmt;
-
-use serde::{Serialize, Serializer};
-
-/// The code of an error, such as `RD-CONFIG-03`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Code {
-    id: &'static str,
-    title: &'static str,
-}
-
-impl Code {
-    /// The code as text.
-    pub const fn id(self) -> &'static str {
-        self.id
-    }
-
-    /// What it means, in a few words.
-    pub const fn title(self) -> &'static str {
-        self.title
-    }
-
-    /// Where its page stands in the repository.
-    pub fn page(self) -> String {
-        format!("docs/errors/{}.md", self.id)
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.id)
-    }
-}
-
-impl Serialize for Code {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.id)
-    }
-}
+pub use redrive_server::codes::Code;
 
 macro_rules! codes {
     ($($name:ident = $id:literal, $title:literal;)+) => {
         $(
             #[doc = concat!("`", $id, "`: ", $title, ".")]
-            pub const $name: Code = Code { id: $id, title: $title };
+            pub const $name: Code = Code::new($id, $title);
         )+
 
-        /// Every code, in order.
-        pub const ALL: &[Code] = &[$($name),+];
+        /// Every code, in order, without those of the API.
+        pub const ALL: &[Code] = &[OPEN_LISTENER, $($name),+];
     };
 }
+
+/// `RD-CONFIG-17`: an open address without TLS. The listener refuses one by the same code, wherever it was written.
+pub const OPEN_LISTENER: Code = redrive_server::codes::OPEN_ADDRESS;
 
 codes! {
     NOT_TEXT = "RD-CONFIG-01", "the file is not text, or too large";
@@ -72,7 +37,6 @@ codes! {
     NO_REJECT_TARGET = "RD-CONFIG-14", "rejections have nowhere to go";
     NO_EXPLICIT_DATA = "RD-CONFIG-15", "order needs an explicit place for data";
     WRONG_DELAY_MODE = "RD-CONFIG-16", "a delay mode that the broker does not have";
-    OPEN_LISTENER = "RD-CONFIG-17", "an open address without TLS";
     NOT_BUILT_IN = "RD-CONFIG-18", "a part that is not in this build";
     POLICY_UNUSABLE = "RD-CONFIG-19", "a policy that cannot be used";
     POLICY_QUESTIONABLE = "RD-CONFIG-20", "a policy that may not do what was meant";
@@ -106,9 +70,7 @@ mod tests {
         let pages: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| {
-                name != "README.md" && !name.starts_with("RD-API-") && !name.starts_with("RD-LISTEN-")
-            })
+            .filter(|name| name != "README.md" && !name.starts_with("RD-API-"))
             .collect();
         let codes: BTreeSet<String> = ALL.iter().map(|code| format!("{code}.md")).collect();
         assert_eq!(pages, codes);

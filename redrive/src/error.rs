@@ -7,6 +7,7 @@ use redrive_engine::port::PortError;
 use redrive_server::{ListenError, TokenError};
 use redrive_sqlite::OpenError;
 
+use crate::codes::{self, Code};
 use crate::setup::SetupError;
 
 /// A result of this library.
@@ -44,4 +45,18 @@ pub enum Error {
     /// The operating system said no.
     #[error(transparent)]
     System(#[from] std::io::Error),
+}
+
+impl Error {
+    /// The code of its page.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Open { .. } => codes::NO_DATA_ACCESS,
+            Self::Listen(error) => error.code(),
+            Self::Token(error) => error.code(),
+            Self::Flow(_) | Self::Setup(_) | Self::Start(_) | Self::Port(_) | Self::System(_) => {
+                codes::CANNOT_RUN
+            }
+        }
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redrive_core::guard::BreakerState;
-use redrive_engine::port::{Broker, Clock, Depth, Ledger, Retention, SystemClock};
+use redrive_engine::port::{
+    Broker, Clock, Depth, Ledger, NewMessage, PortError, Published, Retention, SystemClock,
+};
 use redrive_engine::{Flow, FlowSpec, FlowView, ReplayDriver, Upkeep};
 use redrive_server::{
     Access, Api, BreakerShown, FlowShown, FlowState, Flows, ListenOptions, Listener, Token, router,
@@ -164,6 +166,16 @@ impl Instance {
     /// The data file, as a broker and a ledger.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Publishes a message into a queue of the data file; when it returns the id, the message is durable. Many at once
+    /// are published by the [store](Self::store).
+    pub async fn publish(&self, queue: &str, message: NewMessage) -> Result<String> {
+        match self.store.publish(queue, vec![message]).await?.pop() {
+            Some(Published::Accepted(id)) => Ok(id),
+            Some(Published::Refused(refusal)) => Err(PortError::from(refusal).into()),
+            None => Err(PortError::Broken("the broker did not answer for the message".to_owned()).into()),
+        }
     }
 
     /// Waits until nothing has been ready, running or waiting in any flow's queue for so long.

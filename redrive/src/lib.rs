@@ -2,7 +2,10 @@
 //!
 //! It speaks the words of [`redrive_core`], which is re-exported here, and adds what a program needs around them:
 //! the configuration file ([`config`]), the one-line addresses of sources and handlers ([`address`]) and the codes
-//! of every error that a person can meet ([`codes`]).
+//! of every error that a person can meet ([`codes`]). A flow around an `async fn` is a [`Flow`].
+//!
+//! Two examples run to an end by themselves: `order_projector` (optimistic locking, contention retried in place) and
+//! `payment_capture` (a payment service that answers too late, and the idempotency key that saves the customer).
 
 pub mod address;
 pub mod codes;
@@ -26,5 +29,6 @@ pub use redrive_core::{
 pub use redrive_engine as engine;
 pub use redrive_engine::handler::Context;
 pub use redrive_engine::hook::Diverted;
+pub use redrive_engine::port::NewMessage;
 pub use redrive_server as server;
 pub use redrive_sqlite as sqlite;

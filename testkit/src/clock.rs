@@ -1,4 +1,4 @@
-//! A clock that a test can set.
+//! Clocks that a test can set.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -47,5 +47,35 @@ impl Clock for TestClock {
 
     fn monotonic(&self) -> Duration {
         self.origin.elapsed()
+    }
+}
+
+/// A clock that stands until it is moved.
+#[derive(Debug)]
+pub struct HandClock {
+    millis: AtomicI64,
+}
+
+impl Default for HandClock {
+    fn default() -> Self {
+        Self { millis: AtomicI64::new(BASE) }
+    }
+}
+
+impl HandClock {
+    /// Moves both of its times on.
+    pub fn advance(&self, by: Duration) {
+        self.millis.fetch_add(millis(by), Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        let passed = self.millis.load(Ordering::SeqCst).saturating_sub(BASE);
+        Duration::from_millis(u64::try_from(passed).unwrap_or(0))
     }
 }

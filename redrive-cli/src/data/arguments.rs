@@ -14,16 +14,37 @@ pub(crate) enum DataCommand {
     /// Put messages into a queue; prints their ids
     Publish(Box<PublishArguments>),
     /// Look at messages that failed
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  redrive messages ls --state dead,parked          what failed, the latest first
+  redrive messages ls --group GROUP --since 2h     of one failure group, lately
+  redrive messages show order-17                   one message, and everything that happened to it
+  redrive messages show order-17 --payload         its bytes"
+    )]
     Messages(MessagesCommand),
     /// Show failures by what they have in common
     Groups(GroupsArguments),
     /// Show how many messages stand where
+    #[command(after_help = "Examples:
+  redrive stats
+  redrive stats --json | jq '.states[] | select(.state == \"dead\") | .count'")]
     Stats(DataArguments),
     /// Show how flows are, what people ordered of them, and their alarms
     Flows(DataArguments),
     /// Send messages back that failed, as a job that can be watched and steered
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "A replay is planned, frozen and sent to the flow that failed, each message with its bytes \
+                      unchanged and its budgets anew. It survives a restart, and the audit has who began it and why.
+
+Examples:
+  redrive replay plan --flow orders --state dead     how many, which, what to think about first
+  redrive replay run --flow orders --state dead --max 10 --reason 'ten first'
+  redrive replay run --flow orders --state dead --rate 50/s --reason 'stock service is back'
+  redrive replay ls                                  all of them, newest first
+  redrive replay pause ID                            and resume, cancel, show"
+    )]
     Replay(ReplayCommand),
     /// Try waiting messages at once, and dead or parked ones again
     RetryNow(Box<DeedArguments>),
@@ -51,12 +72,15 @@ pub(crate) enum DataCommand {
     /// Publish an edited copy of a message
     Copy(CopyArguments),
     /// Show queues and what lies in them
+    #[command(after_help = "Examples:
+  redrive queues
+  redrive queues --json | jq -r 'select(.ready > 1000) | .name'")]
     Queues(DataArguments),
     /// Look after the ledger
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  redrive ledger check")]
     Ledger(LedgerCommand),
     /// Look at who did what, and why
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  redrive audit ls --limit 20")]
     Audit(AuditCommand),
 }
 
@@ -100,6 +124,15 @@ pub(crate) struct PublishArguments {
     /// Publish each JSON object of a file, or of - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "key", "header", "delay"])]
     pub(crate) jsonl: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) carried: Carried,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+/// What a new message carries beside its body.
+#[derive(Debug, Args)]
+pub(crate) struct Carried {
     /// The key: messages with one key belong together
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -112,8 +145,6 @@ pub(crate) struct PublishArguments {
     /// The message's id; by default one is made
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    #[command(flatten)]
-    pub(crate) common: DataArguments,
 }
 
 /// `NAME=VALUE`.
@@ -190,14 +221,23 @@ pub(crate) enum ReplayCommand {
     /// Freeze the selection, send it back, and follow it until it ends
     Run(Box<RunReplayArguments>),
     /// List replays, newest first
+    #[command(
+        after_help = "Example:\n  redrive replay ls --json | jq -r 'select(.state == \"running\") | .id'"
+    )]
     Ls(ListArguments),
     /// Show a replay, and what became of each message
+    #[command(
+        after_help = "Example:\n  redrive replay show ID --json | jq -r '.items[] | select(.outcome == \"failed\") | .entry'"
+    )]
     Show(ShowReplayArguments),
     /// Hold a replay
+    #[command(after_help = "Example:\n  redrive replay pause ID --reason 'the stock service is slow'")]
     Pause(SteerArguments),
     /// Let a held replay go on
+    #[command(after_help = "Example:\n  redrive replay resume ID")]
     Resume(SteerArguments),
     /// End a replay; what was not sent stays where it is
+    #[command(after_help = "Example:\n  redrive replay cancel ID --reason 'they fail again'")]
     Cancel(SteerArguments),
 }
 
@@ -320,8 +360,8 @@ pub(crate) struct RerouteArguments {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The copy is a new message with its own id and budgets, and carries the id of its parent. What is \
-                        not given is the original's. Prints the new id.
+    after_help = "The copy is a new message with its own id and budgets, and carries the id of its parent. Key, \
+                        headers and content type are the original's, unless others are given. Prints the new id.
 
 Example:
   redrive messages show order-17 --payload > order-17.json
@@ -331,19 +371,15 @@ Example:
 pub(crate) struct CopyArguments {
     /// The id of the entry or of the message
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    pub(crate) of: String,
     /// The edited body: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) edit: PathBuf,
-    /// Another key
-    #[arg(long, value_name = "KEY")]
-    pub(crate) key: Option<String>,
-    /// Hand it out only after so long
-    #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<Period>,
-    /// The copy's id; by default one is made
-    #[arg(long = "id", value_name = "ID")]
-    pub(crate) new_id: Option<String>,
+    /// Another content type
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    #[command(flatten)]
+    pub(crate) carried: Carried,
     /// Why; stands in the audit
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
@@ -354,12 +390,14 @@ pub(crate) struct CopyArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
     /// Look for what cannot be right; ends with 1 when there is something
+    #[command(after_help = "Example:\n  redrive ledger check --data /var/lib/redrive/orders.db")]
     Check(DataArguments),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List who did what, newest first
+    #[command(after_help = "Example:\n  redrive audit ls --json | jq 'select(.who == \"ada\")'")]
     Ls(AuditArguments),
 }
 

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::arguments::AuditArguments;
 use super::call::{Absent, Data};
+use super::list::{self, Shape};
 use super::shown::{self, brief, local, plain};
 use crate::problem::Problem;
-use crate::{table, terminal};
 
 /// Lines of one call.
 const PAGE: u64 = 1_000;
@@ -29,26 +29,21 @@ pub(crate) async fn ls(arguments: &AuditArguments) -> Result<ExitCode, Problem> 
             break;
         }
     }
-    if arguments.common.json {
-        return terminal::print(&shown::json_lines(&lines));
-    }
-    if lines.is_empty() {
-        return terminal::print("nobody has done anything yet\n");
-    }
-    let rows: Vec<_> = shown::all_typed::<AuditLine>(&lines)?
-        .iter()
-        .map(|line| {
+    let shape = Shape {
+        empty: "nobody has done anything yet",
+        heads: ["number", "at", "who", "what", "count", "why", "on"],
+        flexible: &[5, 6],
+        row: |line: &AuditLine| {
             [
                 line.number.to_string(),
                 local(line.at),
                 plain(&line.who),
                 plain(&line.what),
                 line.count.to_string(),
-                brief(&line.subject),
                 brief(&line.why),
+                brief(&line.subject),
             ]
-        })
-        .collect();
-    let heads = ["number", "at", "who", "what", "count", "on", "why"];
-    terminal::print(&table::laid_out(heads, &rows, 6, terminal::width()))
+        },
+    };
+    list::print(&lines, arguments.common.json, &shape)
 }

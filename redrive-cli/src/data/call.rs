@@ -133,12 +133,29 @@ impl Data {
         content_type: Option<&str>,
         body: Bytes,
     ) -> Result<Answer, Refused> {
+        self.send_with(method, path, content_type, &[], body).await
+    }
+
+    /// The same with headers that become the message's.
+    pub(crate) async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&str>,
+        headers: &[(String, String)],
+        body: Bytes,
+    ) -> Result<Answer, Refused> {
         let mut request = Request::builder().method(method).uri(path);
         if let Some(kind) = content_type {
             request = request.header(header::CONTENT_TYPE, kind);
         }
-        let request =
-            request.body(body).map_err(|error| unexpected(format!("the call cannot be made: {error}")))?;
+        for (name, value) in headers {
+            request = request.header(format!("{}{name}", server::HEADER_PREFIX), value);
+        }
+        let request = request.body(body).map_err(|error| {
+            Problem::new(codes::WRONG_ARGUMENT, USAGE, format!("the call cannot be made: {error}"))
+                .with_help("a header has a name and a value that HTTP can carry")
+        })?;
         let response = self.client.call(request).await.map_err(|error| unanswered(&error))?;
         if response.status().is_success() {
             return Ok(Answer { bytes: response.into_body() });

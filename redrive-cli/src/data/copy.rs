@@ -15,22 +15,24 @@ use crate::problem::Problem;
 use crate::terminal;
 
 pub(crate) async fn run(arguments: &CopyArguments) -> Result<ExitCode, Problem> {
+    let carried = &arguments.carried;
     let edited = whole(&arguments.edit)?;
     let data = Data::open(&arguments.common, Absent::Refuse).await?;
     let mut path =
-        format!("/v1/messages/{}/copy?reason={}", encoded(&arguments.id), encoded(&arguments.reason));
+        format!("/v1/messages/{}/copy?reason={}", encoded(&arguments.of), encoded(&arguments.reason));
     let more = [
         ("by", who::name()),
-        ("key", arguments.key.clone()),
-        ("id", arguments.new_id.clone()),
-        ("delay", arguments.delay.map(|delay| delay.to_string())),
+        ("key", carried.key.clone()),
+        ("id", carried.id.clone()),
+        ("delay", carried.delay.map(|delay| delay.to_string())),
     ];
     for (name, value) in more {
         if let Some(value) = value {
             let _ = write!(path, "&{name}={}", encoded(&value));
         }
     }
-    let answer = data.send(Method::POST, &path, None, edited.into()).await?;
+    let kind = arguments.content_type.as_deref();
+    let answer = data.send_with(Method::POST, &path, kind, &carried.header, edited.into()).await?;
     let ids = shown::list(&mut call::json(&answer.bytes)?, "ids")?;
     let ids: Vec<_> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     terminal::print(&shown::ids(&ids, arguments.common.json))

@@ -13,15 +13,8 @@ use crate::problem::{Problem, USAGE};
 /// Conditions on messages; all that are given hold.
 #[derive(Debug, Args)]
 pub(crate) struct Conditions {
-    /// The flow
-    #[arg(long, value_name = "FLOW")]
-    flow: Option<String>,
-    /// One of these states, with commas between them
-    #[arg(long, value_name = "STATE")]
-    state: Option<String>,
-    /// The class of the last failure
-    #[arg(long, value_name = "CLASS")]
-    class: Option<String>,
+    #[command(flatten)]
+    first: First,
     /// The reason of the last failure
     #[arg(long, value_name = "REASON")]
     failure_reason: Option<String>,
@@ -32,6 +25,17 @@ pub(crate) struct Conditions {
 /// The same for a list, where `--reason` can only be the failure's.
 #[derive(Debug, Args)]
 pub(crate) struct ListFilter {
+    #[command(flatten)]
+    first: First,
+    /// The reason of the last failure
+    #[arg(long, value_name = "REASON", alias = "failure-reason")]
+    reason: Option<String>,
+    #[command(flatten)]
+    others: Others,
+}
+
+#[derive(Debug, Args)]
+struct First {
     /// The flow
     #[arg(long, value_name = "FLOW")]
     flow: Option<String>,
@@ -41,11 +45,6 @@ pub(crate) struct ListFilter {
     /// The class of the last failure
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
-    /// The reason of the last failure
-    #[arg(long, value_name = "REASON", alias = "failure-reason")]
-    reason: Option<String>,
-    #[command(flatten)]
-    others: Others,
 }
 
 #[derive(Debug, Args)]
@@ -79,28 +78,29 @@ struct Others {
     text: Option<String>,
 }
 
-fn given(first: [(&'static str, &Option<String>); 4], others: &Others) -> Vec<(&'static str, String)> {
-    let rest = [
-        ("group", &others.group),
-        ("key", &others.key),
-        ("type", &others.kind),
-        ("tenant", &others.tenant),
-        ("entity", &others.entity),
-        ("correlation_id", &others.correlation_id),
-        ("since", &others.since),
-        ("until", &others.until),
-        ("text", &others.text),
+fn given(first: &First, reason: Option<&String>, others: &Others) -> Vec<(&'static str, String)> {
+    let all = [
+        ("flow", first.flow.as_ref()),
+        ("state", first.state.as_ref()),
+        ("class", first.class.as_ref()),
+        ("reason", reason),
+        ("group", others.group.as_ref()),
+        ("key", others.key.as_ref()),
+        ("type", others.kind.as_ref()),
+        ("tenant", others.tenant.as_ref()),
+        ("entity", others.entity.as_ref()),
+        ("correlation_id", others.correlation_id.as_ref()),
+        ("since", others.since.as_ref()),
+        ("until", others.until.as_ref()),
+        ("text", others.text.as_ref()),
     ];
-    let all = first.into_iter().chain(rest);
-    all.filter_map(|(name, value)| value.clone().map(|value| (name, value))).collect()
+    all.into_iter().filter_map(|(name, value)| value.map(|value| (name, value.clone()))).collect()
 }
 
 impl ListFilter {
     /// The words as a query.
     pub(crate) fn query(&self) -> String {
-        let first =
-            [("flow", &self.flow), ("state", &self.state), ("class", &self.class), ("reason", &self.reason)];
-        let pairs = given(first, &self.others);
+        let pairs = given(&self.first, self.reason.as_ref(), &self.others);
         pairs.iter().flat_map(|(name, value)| ["&", *name, "=", &encoded(value)].map(str::to_owned)).collect()
     }
 }
@@ -108,13 +108,7 @@ impl ListFilter {
 impl Conditions {
     /// The words as JSON; nothing when none is given.
     pub(crate) fn object(&self) -> Option<Map<String, Value>> {
-        let first = [
-            ("flow", &self.flow),
-            ("state", &self.state),
-            ("class", &self.class),
-            ("reason", &self.failure_reason),
-        ];
-        let pairs = given(first, &self.others);
+        let pairs = given(&self.first, self.failure_reason.as_ref(), &self.others);
         let object = pairs.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
         Some(object.collect()).filter(|object: &Map<String, Value>| !object.is_empty())
     }

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::arguments::{LsArguments, ShowArguments};
 use super::call::{Absent, Data};
 use super::filter::encoded;
+use super::list::{self, Shape};
 use super::shown::{self, brief, local, plain};
 use crate::problem::{FAILED, Problem};
-use crate::terminal::BOLD;
-use crate::{table, terminal};
+use crate::terminal::{self, BOLD};
 
 /// Entries of one call.
 const PAGE: u64 = 1_000;
@@ -45,7 +45,7 @@ pub(crate) async fn ls(arguments: &LsArguments) -> Result<ExitCode, Problem> {
         }
     }
     if !arguments.common.json {
-        terminal::print(&listed(&entries))?;
+        terminal::print(&list::text(&entries, &SHAPE))?;
     }
     if after.is_some() {
         terminal::say(&format!("there are more; --limit {} shows them", arguments.limit.saturating_mul(10)));
@@ -53,27 +53,24 @@ pub(crate) async fn ls(arguments: &LsArguments) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(entries: &[Entry]) -> String {
-    if entries.is_empty() {
-        return "nothing fits\n".to_owned();
-    }
-    let rows: Vec<_> = entries
-        .iter()
-        .map(|entry| {
-            [
-                entry.id.to_string(),
-                plain(&entry.flow),
-                entry.state.to_string(),
-                entry.attempts.to_string(),
-                local(entry.last_failed_at),
-                entry.reason.to_string(),
-                brief(&entry.error.message),
-            ]
-        })
-        .collect();
-    let heads = ["id", "flow", "state", "attempts", "failed last", "reason", "error"];
-    table::laid_out(heads, &rows, 6, terminal::width())
-}
+/// Messages by the ids that their senders know; commands take these as well as the entries' own, which `show` and
+/// `--json` tell.
+const SHAPE: Shape<'_, Entry, 7> = Shape {
+    empty: "nothing fits",
+    heads: ["message", "flow", "state", "attempts", "failed last", "reason", "error"],
+    flexible: &[0, 6],
+    row: |entry| {
+        [
+            brief(&entry.message.id),
+            plain(&entry.flow),
+            entry.state.to_string(),
+            entry.attempts.to_string(),
+            local(entry.last_failed_at),
+            entry.reason.to_string(),
+            brief(&entry.error.message),
+        ]
+    },
+};
 
 pub(crate) async fn show(arguments: &ShowArguments) -> Result<ExitCode, Problem> {
     let data = Data::open(&arguments.common, Absent::Refuse).await?;
@@ -177,9 +174,11 @@ fn described(entry: &Entry) -> String {
 }
 
 fn told(history: &[HistoryLine]) -> String {
-    let rows: Vec<_> = history
-        .iter()
-        .map(|line| {
+    let shape = Shape {
+        empty: "  none",
+        heads: ["at", "what", "took", "reason", "then", "because"],
+        flexible: &[5],
+        row: |line: &HistoryLine| {
             let number = line.attempt.map(|number| format!(" {number}")).unwrap_or_default();
             let took = line.took_ms.map(|ms| print(std::time::Duration::from_millis(ms)).to_string());
             let who = line.by.as_deref().map(|by| format!("by {}", plain(by)));
@@ -196,8 +195,7 @@ fn told(history: &[HistoryLine]) -> String {
                 decision.or(who).unwrap_or_default(),
                 why.join("; "),
             ]
-        })
-        .collect();
-    let heads = ["at", "what", "took", "reason", "then", "because"];
-    format!("{BOLD}history{BOLD:#}\n{}", table::laid_out(heads, &rows, 5, terminal::width()))
+        },
+    };
+    format!("{BOLD}history{BOLD:#}\n{}", list::text(history, &shape))
 }

@@ -14,6 +14,7 @@ mod filter;
 mod flows;
 mod groups;
 mod ledger;
+mod list;
 mod messages;
 mod progress;
 mod publish;

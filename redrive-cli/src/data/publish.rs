@@ -111,17 +111,17 @@ fn line(arguments: &PublishArguments, body: &[u8]) -> String {
         Ok(text) => object.insert("body".into(), json!(text)),
         Err(_) => object.insert("body_base64".into(), json!(BASE64_STANDARD.encode(body))),
     };
-    if let Some(key) = &arguments.key {
+    if let Some(key) = &arguments.carried.key {
         object.insert("key".into(), json!(key));
     }
-    if let Some(id) = &arguments.id {
+    if let Some(id) = &arguments.carried.id {
         object.insert("id".into(), json!(id));
     }
-    if let Some(delay) = &arguments.delay {
+    if let Some(delay) = &arguments.carried.delay {
         object.insert("delay".into(), json!(delay));
     }
     let mut headers = Map::new();
-    for (name, value) in &arguments.header {
+    for (name, value) in &arguments.carried.header {
         let values = headers.entry(name.as_str()).or_insert_with(|| json!([]));
         if let Value::Array(values) = values {
             values.push(json!(value));

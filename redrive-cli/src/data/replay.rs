@@ -16,12 +16,13 @@ use super::arguments::{
 };
 use super::call::{Absent, Data};
 use super::filter::encoded;
+use super::list::{self, Shape};
 use super::progress::Progress;
 use super::shown::{self, brief, local, plain};
 use super::who;
 use crate::problem::{FAILED, MISSING, Problem, USAGE};
+use crate::terminal;
 use crate::terminal::BOLD;
-use crate::{table, terminal};
 
 /// How often a replay is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -186,15 +187,11 @@ async fn ls(arguments: &ListArguments) -> Result<ExitCode, Problem> {
     let data = Data::open(&arguments.common, Absent::Refuse).await?;
     let mut answer = data.get(&format!("/v1/replays?limit={}", arguments.limit)).await?;
     let replays = shown::list(&mut answer, "replays")?;
-    if arguments.common.json {
-        return terminal::print(&shown::json_lines(&replays));
-    }
-    if replays.is_empty() {
-        return terminal::print("there are no replays\n");
-    }
-    let rows: Vec<_> = shown::all_typed::<Replay>(&replays)?
-        .iter()
-        .map(|replay| {
+    let shape = Shape {
+        empty: "there are no replays",
+        heads: ["id", "state", "sent", "recovered", "failed", "begun", "by", "why"],
+        flexible: &[6, 7],
+        row: |replay: &Replay| {
             [
                 replay.id.to_string(),
                 name(replay.state).to_owned(),
@@ -205,10 +202,9 @@ async fn ls(arguments: &ListArguments) -> Result<ExitCode, Problem> {
                 plain(&replay.by),
                 brief(&replay.reason),
             ]
-        })
-        .collect();
-    let heads = ["id", "state", "sent", "recovered", "failed", "begun", "by", "why"];
-    terminal::print(&table::laid_out(heads, &rows, 7, terminal::width()))
+        },
+    };
+    list::print(&replays, arguments.common.json, &shape)
 }
 
 fn path(id: &str) -> String {
@@ -271,14 +267,16 @@ fn described(replay: &Replay, items: &[ReplayItem]) -> String {
     {
         line("filter", &filter);
     }
-    let rows: Vec<_> = items
-        .iter()
-        .map(|item| {
+    let shape = Shape {
+        empty: "no message",
+        heads: ["message", "was", "outcome"],
+        flexible: &[],
+        row: |item: &ReplayItem| {
             let outcome = format!("{:?}", item.outcome).to_lowercase();
             [item.entry.to_string(), item.was.to_string(), outcome]
-        })
-        .collect();
-    let _ = write!(text, "\n{}", table::laid_out(["message", "was", "outcome"], &rows, 2, terminal::width()));
+        },
+    };
+    let _ = write!(text, "\n{}", list::text(items, &shape));
     text
 }
 

@@ -1,4 +1,5 @@
-//! A folder with a data file, the built command in it, and an instance that runs on it.
+//! The built command in a folder, away from the settings of whoever runs the tests.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,11 +15,14 @@ use redrive::{Class, Context, Flow, Instance, Message, Ready};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_redrive");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redrive");
 
-/// A folder with a data file, and the commands that are run in it.
+/// A folder, and the commands that are run in it.
 pub(crate) struct Desk {
-    folder: TempDir,
+    folder: PathBuf,
+    env: Vec<(&'static str, &'static str)>,
+    /// Removed when the desk is.
+    own: Option<TempDir>,
 }
 
 pub(crate) struct Ran {
@@ -28,6 +32,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    #[track_caller]
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).unwrap()
     }
@@ -38,12 +43,24 @@ impl Ran {
 }
 
 impl Desk {
+    /// A folder with nothing in it.
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let own = tempfile::tempdir().unwrap();
+        Self { folder: own.path().to_owned(), env: vec![("TZ", "UTC")], own: Some(own) }
+    }
+
+    /// A folder that is there.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), env: vec![("TZ", "Europe/Berlin")], own: None }
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: &'static str) -> Self {
+        self.env.push((name, value));
+        self
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -53,11 +70,11 @@ impl Desk {
     pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let mut child = Command::new(BINARY)
             .args(arguments)
-            .current_dir(self.folder.path())
+            .current_dir(&self.folder)
             .env_clear()
             .env("NO_COLOR", "1")
-            .env("TZ", "UTC")
             .env("REDRIVE_USER", "tester")
+            .envs(self.env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -77,13 +94,14 @@ impl Desk {
         self.run_with(arguments, b"")
     }
 
-    /// Commands one after the other, each with everything it said; what differs from run to run is masked.
+    /// Commands one after the other, each with everything it said; in a folder of its own, where data is made, what
+    /// differs from run to run is masked.
     pub(crate) fn session(&self, commands: &[&[&str]]) -> String {
         let mut told = String::new();
         for arguments in commands {
             let words: Vec<_> = arguments
                 .iter()
-                .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() })
+                .map(|word| if word.contains([' ', '*']) { format!("'{word}'") } else { (*word).to_owned() })
                 .collect();
             let ran = self.run(arguments);
             write!(told, "$ redrive {}\n{}", words.join(" "), ran.text()).unwrap();
@@ -92,7 +110,7 @@ impl Desk {
             }
             write!(told, "--- exit {}\n\n", ran.code).unwrap();
         }
-        masked(&told)
+        if self.own.is_some() { masked(&told) } else { told }
     }
 }
 

@@ -1,15 +1,5 @@
-//! The log lines of a flow: one per diversion, none per success.
-//!
-//! | field | content |
-//! |---|---|
-//! | `flow` | the flow |
-//! | `message_id` | the message's id |
-//! | `attempt` | attempts made |
-//! | `class`, `reason` | what kind of failure, and its code |
-//! | `decision` | what was decided |
-//! | `because` | the rule, the budget or the verdict behind it |
-//! | `next_delay_ms`, `due` | the wait, and when it ends |
-//! | `trace` | the trace id of the message's `traceparent`, when it has one |
+//! The log lines of a flow: one per diversion, none per success. `docs/logs.md` has the fields of each; a test holds
+//! it against this file and against what a running flow writes.
 
 use redrive_core::guard::BreakerState;
 use redrive_core::{Action, Decision, Message, Timestamp};
@@ -86,7 +76,7 @@ pub(crate) fn ledger_away(spec: &FlowSpec, error: &PortError) {
 pub(crate) fn double(spec: &FlowSpec, message: &Message, state: EntryState) {
     tracing::info!(
         flow = &*spec.name,
-        message = message.id.as_str(),
+        message_id = message.id.as_str(),
         state = state.as_str(),
         "dropped a second copy of a replay"
     );

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redrive_core::{Headers, Timestamp};
+use redrive_core::headers::{self, Spelling, Trail};
+use redrive_core::{Header, Headers, Message, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Delivery, PortError, Refusal, Settlement};
@@ -75,6 +76,37 @@ pub struct NewMessage {
     pub content_type: Option<String>,
     /// When it becomes ready; at once when there is none.
     pub due: Option<Timestamp>,
+}
+
+impl NewMessage {
+    /// An edited copy: key, content type and headers that are not given are the parent's. What Redrive itself wrote
+    /// on the parent stays behind, since a copy has budgets of its own; correlation and causation go along.
+    #[must_use]
+    pub fn as_copy_of(self, parent: Message) -> Self {
+        let mut headers = parent.headers;
+        headers::encode(&Trail::default(), &mut headers, Spelling::Default);
+        // A name that came over HTTP has lost its case: the parent's way of writing it stays.
+        let same = |one: &Header, other: &Header| one.name.as_str().eq_ignore_ascii_case(other.name.as_str());
+        let given: Vec<Header> = self
+            .headers
+            .iter()
+            .map(|given| {
+                let name =
+                    headers.iter().find(|kept| same(kept, given)).map_or(&given.name, |kept| &kept.name);
+                Header { name: name.clone(), value: given.value.clone() }
+            })
+            .collect();
+        headers.retain(|kept| !given.iter().any(|given| same(kept, given)));
+        for Header { name, value } in given {
+            headers.push_header(name, value);
+        }
+        Self {
+            key: self.key.or(parent.key),
+            headers,
+            content_type: self.content_type.or_else(|| parent.content_type.map(|text| text.to_string())),
+            ..self
+        }
+    }
 }
 
 /// What became of a published message.

@@ -150,7 +150,8 @@ pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<DeedReport, PortError>;
 
-    /// Publishes an edited copy as a new message with its parent's id; answers with the new message's id.
+    /// Publishes an edited copy as a new message with its parent's id; answers with the new message's id. What is not
+    /// given is the parent's: see [`NewMessage::as_copy_of`].
     async fn copy(
         &self,
         id: &str,

@@ -5,8 +5,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use redrive_engine::port::{Control, ControlKind, Order, Quarantine};
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Answer, MOST_LISTED, accountable, json as answer, ok};
 use crate::access::Caller;
@@ -16,23 +16,54 @@ use crate::codes;
 use crate::params::Params;
 use crate::problem::{Problem, brief};
 
-/// `{retries?, reason, by?}`
-#[derive(Deserialize)]
+/// What can be done to a flow.
+pub(super) const VERBS: &str = "pause, resume";
+
+/// Who pauses a flow or lets it go on, and why.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Steer {
+    /// Whether its retries alone are meant.
     #[serde(default)]
     retries: bool,
+    /// Why; it has to be given, and stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
 }
 
-/// `{flow, target, reason, by?}`: the target is `key=K`, `tenant=T` or `header:NAME=V`.
-#[derive(Deserialize)]
+/// What an order did.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Given {
+    flow: String,
+    /// Whether the flow runs here.
+    running: bool,
+    order: &'static str,
+    /// How many messages were let go.
+    released: u64,
+    /// Every control that is in force for the flow now.
+    controls: Vec<Control>,
+}
+
+/// What is kept back.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct QuarantineList {
+    quarantines: Vec<Control>,
+    /// How many there are.
+    total: usize,
+}
+
+/// Which messages are kept back, by whom, and why.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Keep {
+    /// The flow; it has to be given.
     flow: Option<String>,
+    /// Which of its messages: `key=K`, `tenant=T` or `header:NAME=V`; it has to be given.
     target: Option<String>,
+    /// Why; it has to be given, and stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
 }
 
@@ -52,7 +83,7 @@ pub(super) async fn steer(
         ("resume", false) => Order::Resume,
         ("resume", true) => Order::ResumeRetries,
         _ => {
-            let text = format!("`{}` is none of pause, resume", brief(&verb));
+            let text = format!("`{}` is none of {VERBS}", brief(&verb));
             return Err(Problem::new(codes::NO_ROUTE, text));
         }
     };
@@ -120,10 +151,8 @@ async fn give(api: &Api, status: StatusCode, flow: &str, order: &Order, sign: Si
     }
     let released = api.ledger.order(flow, order, &actor, api.clock.now()).await?;
     let controls = of_flow(api.ledger.controls().await?, flow);
-    answer(
-        status,
-        &json!({ "flow": flow, "running": runs, "order": order.name(), "released": released, "controls": controls }),
-    )
+    let given = Given { flow: flow.to_owned(), running: runs, order: order.name(), released, controls };
+    answer(status, &given)
 }
 
 fn of_flow(controls: Vec<Control>, flow: &str) -> Vec<Control> {
@@ -140,5 +169,5 @@ pub(super) async fn quarantines(State(api): State<Api>, RawQuery(query): RawQuer
     });
     let total = found.len();
     found.truncate(limit);
-    ok(&json!({ "quarantines": found, "total": total }))
+    ok(&QuarantineList { quarantines: found, total })
 }

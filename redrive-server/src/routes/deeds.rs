@@ -5,40 +5,70 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use redrive_engine::port::{Actor, Deed, DeedReport, Selection};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use super::queues::Ids;
 use super::{Answer, accountable, json as answer, ok};
 use crate::access::Caller;
 use crate::api::Api;
 use crate::body::{self, Json};
 use crate::codes;
-use crate::filter;
+use crate::filter::{self, Conditions};
 use crate::params::Params;
 use crate::problem::{Problem, brief};
 use crate::publish;
 
-const DEEDS: &str = "retry-now, cancel, park, discard, restore, archive, reroute, skip";
+pub(super) const DEEDS: &str = "retry-now, cancel, park, discard, restore, archive, reroute, skip";
 
-/// `{reason, by?, target?}`: the target is for `reroute` only.
-#[derive(Deserialize)]
+/// Who does something to a message, and why.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sign {
+    /// Why; it has to be given, and stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
+    /// Where to, such as `queue:orders-by-hand`; for `reroute` only.
     target: Option<String>,
 }
 
-/// `{deed, ids? | filter?, target?, reason, by?}`
-#[derive(Deserialize)]
+/// What is done to which messages: those with these ids, or those that fit.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Act {
+    /// retry-now, cancel, park, discard, restore, archive or reroute.
     deed: String,
+    /// Ids of entries or of messages.
     ids: Option<Vec<String>>,
+    /// Which messages, in place of ids.
+    #[schemars(with = "Option<Conditions>")]
     filter: Option<Map<String, Value>>,
+    /// Where to, such as `queue:orders-by-hand`; for `reroute` only.
     target: Option<String>,
+    /// Why; it has to be given, and stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
+}
+
+/// What a deed did.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    /// Messages changed.
+    done: u64,
+    /// Messages whose state does not allow it; at most 100 are named.
+    refused: Vec<RefusedOne>,
+    /// Ids that are not there.
+    missing: Vec<String>,
+}
+
+/// A message whose state does not allow a deed.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RefusedOne {
+    id: String,
+    why: String,
 }
 
 fn deed(name: &str, target: Option<String>) -> Result<Deed, Problem> {
@@ -138,14 +168,13 @@ async fn carry_out(
     Ok(api.ledger.act(deed, &selection, actor, api.clock.now()).await?)
 }
 
-fn shown(report: DeedReport) -> Value {
-    let refused: Vec<Value> =
-        report.refused.into_iter().map(|(id, why)| json!({ "id": id, "why": why })).collect();
-    json!({ "done": report.done, "refused": refused, "missing": report.missing })
+fn shown(report: DeedReport) -> Report {
+    let refused = report.refused.into_iter().map(|(id, why)| RefusedOne { id, why }).collect();
+    Report { done: report.done, refused, missing: report.missing }
 }
 
 /// `POST /v1/messages/{id}/copy`: the request's body is the edited one, whatever its content type; `reason` and
-/// `by` stand in the query. Key, headers and content type are those of this request.
+/// `by` stand in the query. Key, headers and content type that the request does not have are the original's.
 pub(super) async fn copy(
     State(api): State<Api>,
     id: Result<Path<String>, PathRejection>,
@@ -160,5 +189,5 @@ pub(super) async fn copy(
     let now = api.clock.now();
     let edited = publish::opaque(&mut params, &parts.headers, held.bytes.clone(), &api.limits, now)?;
     let made = api.ledger.copy(&id, edited, &actor, now).await?;
-    answer(StatusCode::CREATED, &json!({ "ids": [made] }))
+    answer(StatusCode::CREATED, &Ids { ids: vec![made] })
 }

@@ -1,7 +1,10 @@
 //! Flows and figures.
 
 use axum::extract::{RawQuery, State};
-use serde_json::json;
+use redrive_core::Timestamp;
+use redrive_engine::port::{QueueInfo, StateCount};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Answer, ok};
 use crate::api::Api;
@@ -9,10 +12,27 @@ use crate::flows::{self, FlowControlled};
 use crate::params::Params;
 use crate::problem::Problem;
 
+/// The flows of an instance.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FlowList {
+    flows: Vec<FlowControlled>,
+}
+
+/// How many messages stand where.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Stats {
+    /// When.
+    at: Timestamp,
+    /// Messages that failed, by flow and state.
+    states: Vec<StateCount>,
+    queues: Vec<QueueInfo>,
+    flows: Vec<FlowControlled>,
+}
+
 /// `GET /v1/flows`: those of the running instance, and those that do not run and have orders in force.
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    ok(&json!({ "flows": flows(&api).await? }))
+    ok(&FlowList { flows: flows(&api).await? })
 }
 
 async fn flows(api: &Api) -> Result<Vec<FlowControlled>, Problem> {
@@ -22,8 +42,7 @@ async fn flows(api: &Api) -> Result<Vec<FlowControlled>, Problem> {
 /// `GET /v1/stats`: entries by flow and state, queues, flows.
 pub(super) async fn stats(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    let counts = api.ledger.counts().await?;
+    let states = api.ledger.counts().await?.states;
     let queues = api.broker.queues().await?;
-    let at = api.clock.now();
-    ok(&json!({ "at": at, "states": counts.states, "queues": queues, "flows": flows(&api).await? }))
+    ok(&Stats { at: api.clock.now(), states, queues, flows: flows(&api).await? })
 }

@@ -2,8 +2,9 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use redrive_engine::port::{Filter, Group, Page};
-use serde_json::json;
+use redrive_engine::port::{Entry, Filter, Group, Page};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Answer, MOST_LISTED, ok};
 use crate::api::Api;
@@ -13,11 +14,26 @@ use crate::problem::Problem;
 /// How many groups are looked through for one by its id.
 const MOST_GROUPS: usize = 10_000;
 
+/// Failure groups.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GroupList {
+    groups: Vec<Group>,
+}
+
+/// One failure group.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GroupShown {
+    /// The group in each flow that has it.
+    groups: Vec<Group>,
+    /// The messages that failed last.
+    entries: Vec<Entry>,
+}
+
 /// `GET /v1/groups?flow&limit`
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     let params = Params::read(query.as_deref(), &["flow", "limit"])?;
     let limit = params.limit(100, 1..=MOST_LISTED)?;
-    ok(&json!({ "groups": api.ledger.groups(params.get("flow"), limit).await? }))
+    ok(&GroupList { groups: api.ledger.groups(params.get("flow"), limit).await? })
 }
 
 /// `GET /v1/groups/{id}`: the group in each flow that has it, and the entries that failed last.
@@ -35,5 +51,5 @@ pub(super) async fn show(
     }
     let filter = Filter { group: Some(id), flow: params.get("flow").map(str::to_owned), ..Filter::default() };
     let found = api.ledger.search(&filter, &Page { limit: 10, after: None }).await?;
-    ok(&json!({ "groups": groups, "entries": found.entries }))
+    ok(&GroupShown { groups, entries: found.entries })
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse as _;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{Answer, ok};
@@ -17,9 +18,21 @@ use crate::problem::Problem;
 /// A store that needs longer than this for its kept counts is not ready.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
+/// That the process answers.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Alive {
+    alive: bool,
+}
+
+/// That it works.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ready {
+    ready: bool,
+}
+
 /// `GET /healthz`: the process answers.
 pub(super) async fn alive() -> Answer {
-    ok(&json!({ "alive": true }))
+    ok(&Alive { alive: true })
 }
 
 /// `GET /readyz`: the flows read, the ledger answers and the broker takes writes. It says no more than that: anyone may ask.
@@ -31,7 +44,7 @@ pub(super) async fn ready(State(api): State<Api>) -> Answer {
         return Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer"));
     };
     match timeout(LONGEST_LOOK, api.broker.ready()).await {
-        Ok(Ok(())) => ok(&json!({ "ready": true })),
+        Ok(Ok(())) => ok(&Ready { ready: true }),
         _ => Err(Problem::new(codes::UNAVAILABLE, "the data cannot be written; messages are held")),
     }
 }

@@ -5,8 +5,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse as _;
 use redrive_engine::port::{Entry, HistoryLine, Page};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::{Answer, MOST_LISTED, ok};
 use crate::api::Api;
@@ -15,14 +15,26 @@ use crate::params::Params;
 use crate::problem::Problem;
 use crate::publish::TOMBSTONE;
 
+/// The parameters of a search: the words of a filter, and those of a page.
+pub(super) fn words() -> Vec<&'static str> {
+    filter::WORDS.into_iter().chain(["limit", "after"]).collect()
+}
+
+/// A page of messages that failed.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EntryPage {
+    entries: Vec<Entry>,
+    /// The `after` of the next page; null at the end.
+    next: Option<String>,
+}
+
 /// `GET /v1/messages`
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
-    let known: Vec<&str> = filter::WORDS.into_iter().chain(["limit", "after"]).collect();
-    let mut params = Params::read(query.as_deref(), &known)?;
+    let mut params = Params::read(query.as_deref(), &words())?;
     let filter = filter::from_params(&params, api.clock.now())?;
     let page = Page { limit: params.limit(100, 1..=MOST_LISTED)?, after: params.take("after") };
     let found = api.ledger.search(&filter, &page).await?;
-    ok(&json!({ "entries": found.entries, "next": found.next }))
+    ok(&EntryPage { entries: found.entries, next: found.next })
 }
 
 pub(super) async fn entry(api: &Api, id: &str) -> Result<Entry, Problem> {
@@ -33,10 +45,13 @@ pub(super) async fn entry(api: &Api, id: &str) -> Result<Entry, Problem> {
     })
 }
 
-#[derive(Serialize)]
-struct Shown {
+/// A message that failed, and everything that happened to it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EntryShown")]
+pub(super) struct Shown {
     #[serde(flatten)]
     entry: Entry,
+    /// Every kept attempt, decision and deed, oldest first.
     history: Vec<HistoryLine>,
 }
 

@@ -15,45 +15,204 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
-use redrive_engine::port::Actor;
+use redrive_engine::port::{Actor, Replay, ReplayPlan};
 use serde::Serialize;
 
 use crate::access::Caller;
 use crate::api::Api;
 use crate::codes;
+use crate::openapi::{Content, Operation, Routes};
 use crate::problem::{Problem, brief};
+use crate::publish;
+
+/// What the document cannot say with a name.
+const HEADERS: &str = "Request headers `redrive-header-NAME` become the headers NAME of the message.";
 
 /// The most of a list that one answer holds.
 const MOST_LISTED: usize = 1000;
 
+/// Every route, with what the document of the API says of it.
 pub(crate) fn all() -> Router<Api> {
-    Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .route("/v1/queues", get(queues::list))
-        .route("/v1/queues/{queue}/messages", post(queues::publish))
-        .route("/v1/messages", get(messages::list))
-        .route("/v1/messages/act", post(deeds::act))
-        .route("/v1/messages/{id}", get(messages::show))
-        .route("/v1/messages/{id}/payload", get(messages::payload))
-        .route("/v1/messages/{id}/copy", post(deeds::copy))
-        .route("/v1/messages/{id}/{deed}", post(deeds::one))
-        .route("/v1/groups", get(groups::list))
-        .route("/v1/groups/{id}", get(groups::show))
-        .route("/v1/stats", get(flows::stats))
-        .route("/v1/flows", get(flows::list))
-        .route("/v1/flows/{flow}/{verb}", post(controls::steer))
-        .route("/v1/quarantines", get(controls::quarantines).post(controls::keep))
-        .route("/v1/quarantines/release", post(controls::release))
-        .route("/v1/replays", get(replays::list).post(replays::begin))
-        .route("/v1/replays/plan", post(replays::plan))
-        .route("/v1/replays/{id}", get(replays::show))
-        .route("/v1/replays/{id}/items", get(replays::items))
-        .route("/v1/replays/{id}/{verb}", post(replays::steer))
-        .route("/v1/audit", get(audit::list))
-        .route("/v1/ledger/check", get(audit::check))
+    Routes::default()
+        .get(
+            "/healthz",
+            health::alive,
+            Operation::gives::<health::Alive>("healthz", "Whether the process answers").open(),
+        )
+        .get(
+            "/readyz",
+            health::ready,
+            Operation::gives::<health::Ready>(
+                "readyz",
+                "Whether the flows read, the ledger answers and the broker takes writes",
+            )
+            .open(),
+        )
+        .get(
+            "/metrics",
+            health::metrics,
+            Operation::new("metrics", "Figures for Prometheus; on loopback without a token", Content::Text),
+        )
+        .get(
+            "/v1/queues",
+            queues::list,
+            Operation::gives::<queues::QueueList>("listQueues", "Queues and what lies in them"),
+        )
+        .post(
+            "/v1/queues/{queue}/messages",
+            queues::publish,
+            Operation::gives::<queues::Ids>(
+                "publish",
+                "Publish one message with any body, or a batch of lines",
+            )
+            .creates()
+            .query(["key", "id", "delay"])
+            .headers(["redrive-tombstone"])
+            .more(HEADERS)
+            .takes_lines::<publish::Line>()
+            .takes_bytes(),
+        )
+        .get(
+            "/v1/messages",
+            messages::list,
+            Operation::gives::<messages::EntryPage>("listMessages", "Messages that failed, the latest first")
+                .query(messages::words()),
+        )
+        .post(
+            "/v1/messages/act",
+            deeds::act,
+            Operation::gives::<deeds::Report>("act", "Do something to messages, by ids or by a filter")
+                .takes::<deeds::Act>(),
+        )
+        .get(
+            "/v1/messages/{id}",
+            messages::show,
+            Operation::gives::<messages::Shown>("showMessage", "A message that failed, with its history"),
+        )
+        .get(
+            "/v1/messages/{id}/payload",
+            messages::payload,
+            Operation::new("payload", "The bytes of a message, as they were published", Content::Bytes),
+        )
+        .post(
+            "/v1/messages/{id}/copy",
+            deeds::copy,
+            Operation::gives::<queues::Ids>(
+                "copy",
+                "Publish an edited copy; what is not given is the original's",
+            )
+            .creates()
+            .query(["reason", "by", "key", "id", "delay"])
+            .headers(["redrive-tombstone"])
+            .more(HEADERS)
+            .takes_bytes(),
+        )
+        .post(
+            "/v1/messages/{id}/{deed}",
+            deeds::one,
+            Operation::gives::<deeds::Report>("actOnOne", "Do something to one message")
+                .choice("deed", deeds::DEEDS)
+                .takes::<deeds::Sign>(),
+        )
+        .get(
+            "/v1/groups",
+            groups::list,
+            Operation::gives::<groups::GroupList>("listGroups", "Failures by what they have in common")
+                .query(["flow", "limit"]),
+        )
+        .get(
+            "/v1/groups/{id}",
+            groups::show,
+            Operation::gives::<groups::GroupShown>("showGroup", "A failure group and its latest messages")
+                .query(["flow"]),
+        )
+        .get(
+            "/v1/stats",
+            flows::stats,
+            Operation::gives::<flows::Stats>("stats", "How many messages stand where"),
+        )
+        .get(
+            "/v1/flows",
+            flows::list,
+            Operation::gives::<flows::FlowList>(
+                "listFlows",
+                "The flows of the running instance, and those that do not run and have orders in force",
+            ),
+        )
+        .post(
+            "/v1/flows/{flow}/{verb}",
+            controls::steer,
+            Operation::gives::<controls::Given>("steerFlow", "Pause a flow or its retries, or let it go on")
+                .choice("verb", controls::VERBS)
+                .takes::<controls::Steer>(),
+        )
+        .get(
+            "/v1/quarantines",
+            controls::quarantines,
+            Operation::gives::<controls::QuarantineList>("listQuarantines", "What is kept back, and by whom")
+                .query(["flow", "limit"]),
+        )
+        .post(
+            "/v1/quarantines",
+            controls::keep,
+            Operation::gives::<controls::Given>("quarantine", "Keep some messages of a flow back")
+                .creates()
+                .takes::<controls::Keep>(),
+        )
+        .post(
+            "/v1/quarantines/release",
+            controls::release,
+            Operation::gives::<controls::Given>("release", "Let go what is kept back, in order")
+                .takes::<controls::Keep>(),
+        )
+        .get(
+            "/v1/replays",
+            replays::list,
+            Operation::gives::<replays::ReplayList>("listReplays", "Replays, newest first").query(["limit"]),
+        )
+        .post(
+            "/v1/replays",
+            replays::begin,
+            Operation::gives::<Replay>("beginReplay", "Freeze a selection and send it back")
+                .creates()
+                .takes::<replays::Wanted>(),
+        )
+        .post(
+            "/v1/replays/plan",
+            replays::plan,
+            Operation::gives::<ReplayPlan>("planReplay", "What a replay would do; changes nothing")
+                .takes::<replays::Wanted>(),
+        )
+        .get(
+            "/v1/replays/{id}",
+            replays::show,
+            Operation::gives::<Replay>("showReplay", "A replay and how far it is"),
+        )
+        .get(
+            "/v1/replays/{id}/items",
+            replays::items,
+            Operation::gives::<replays::ItemPage>("listReplayItems", "What became of each of its messages")
+                .query(["after", "limit"]),
+        )
+        .post(
+            "/v1/replays/{id}/{verb}",
+            replays::steer,
+            Operation::gives::<Replay>("steerReplay", "Hold a replay, let it go on, or end it")
+                .choice("verb", replays::VERBS)
+                .takes::<replays::Steer>(),
+        )
+        .get(
+            "/v1/audit",
+            audit::list,
+            Operation::gives::<audit::AuditPage>("listAudit", "Who did what, and why, newest first")
+                .query(["before", "limit"]),
+        )
+        .get(
+            "/v1/ledger/check",
+            audit::check,
+            Operation::gives::<audit::Checked>("checkLedger", "What cannot be right in the ledger"),
+        )
+        .with_document_at("/v1/openapi.json")
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
 }

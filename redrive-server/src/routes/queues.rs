@@ -3,7 +3,9 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
-use redrive_engine::port::{NewMessage, Published};
+use redrive_engine::port::{NewMessage, Published, QueueInfo};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Answer, json as answer, ok};
@@ -14,10 +16,22 @@ use crate::params::Params;
 use crate::problem::Problem;
 use crate::publish;
 
+/// Queues and what lies in them.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct QueueList {
+    queues: Vec<QueueInfo>,
+}
+
+/// The ids of new messages, in their order.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ids {
+    pub(super) ids: Vec<String>,
+}
+
 /// `GET /v1/queues`
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    ok(&json!({ "queues": api.broker.queues().await? }))
+    ok(&QueueList { queues: api.broker.queues().await? })
 }
 
 /// `POST /v1/queues/{queue}/messages`
@@ -58,7 +72,7 @@ fn report(results: Vec<Published>, lines: &[usize], batch: bool) -> Answer {
                 Published::Refused(_) => None,
             })
             .collect();
-        return answer(StatusCode::CREATED, &json!({ "ids": ids }));
+        return answer(StatusCode::CREATED, &Ids { ids });
     }
     let total = results.len();
     let mut first = None;

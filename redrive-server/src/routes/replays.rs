@@ -5,9 +5,10 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use redrive_core::guard::Rate;
-use redrive_engine::port::{EntryId, Filter, NewReplay, ReplayState, Selection};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use redrive_engine::port::{EntryId, Filter, NewReplay, Replay, ReplayItem, ReplayState, Selection};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::deeds::selection;
 use super::{Answer, MOST_LISTED, accountable, actor, json as answer, ok};
@@ -15,29 +16,57 @@ use crate::access::Caller;
 use crate::api::Api;
 use crate::body::Json;
 use crate::codes;
+use crate::filter::Conditions;
 use crate::params::Params;
 use crate::problem::{Problem, brief};
 
-/// `{filter? | ids?, rate?, max?, canary?}`, and for a replay that is to begin `reason` and `by?`.
-#[derive(Deserialize)]
+/// What is to be sent back: the messages with these ids, or those that fit.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewReplay")]
 pub(super) struct Wanted {
+    /// Which messages.
+    #[schemars(with = "Option<Conditions>")]
     filter: Option<Map<String, Value>>,
+    /// Ids of entries or of messages, in place of a filter.
     ids: Option<Vec<String>>,
+    /// At most so many sends in a time.
     rate: Option<Rate>,
+    /// At most so many messages.
     max: Option<u64>,
+    /// Send so many first, and the rest when these have come to an end.
     canary: Option<u64>,
+    /// Why; a replay that is to begin needs it, and it stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
 }
 
-/// `{reason?, by?}`
-#[derive(Deserialize)]
+/// Who steers a replay, and why.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Steer {
+    /// Why; stands in the audit.
     reason: Option<String>,
+    /// Who; default the token's name.
     by: Option<String>,
 }
+
+/// Replays, newest first.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ReplayList {
+    replays: Vec<Replay>,
+}
+
+/// A page of a replay's messages, in the order in which they are sent.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ItemPage {
+    items: Vec<ReplayItem>,
+    /// The `after` of the next page; null at the end.
+    next: Option<u64>,
+}
+
+pub(super) const VERBS: &str = "pause, resume, cancel";
 
 fn replay(api: &Api, wanted: Wanted) -> Result<NewReplay, Problem> {
     for (name, number) in [("max", wanted.max), ("canary", wanted.canary)] {
@@ -90,7 +119,7 @@ fn mint(millis: i64) -> Result<EntryId, Problem> {
 /// `GET /v1/replays?limit`
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     let params = Params::read(query.as_deref(), &["limit"])?;
-    ok(&json!({ "replays": api.ledger.replays(params.limit(100, 1..=MOST_LISTED)?).await? }))
+    ok(&ReplayList { replays: api.ledger.replays(params.limit(100, 1..=MOST_LISTED)?).await? })
 }
 
 fn id(text: &str) -> Result<EntryId, Problem> {
@@ -125,7 +154,7 @@ pub(super) async fn items(
     }
     let items = api.ledger.replay_items(id, after, limit).await?;
     let next = (items.len() == limit).then(|| after.saturating_add(limit as u64));
-    ok(&json!({ "items": items, "next": next }))
+    ok(&ItemPage { items, next })
 }
 
 /// `POST /v1/replays/{id}/{pause|resume|cancel}`
@@ -143,7 +172,7 @@ pub(super) async fn steer(
         "resume" => ReplayState::Running,
         "cancel" => ReplayState::Cancelled,
         _ => {
-            let text = format!("`{}` is none of pause, resume, cancel", brief(&verb));
+            let text = format!("`{}` is none of {VERBS}", brief(&verb));
             return Err(Problem::new(codes::NO_ROUTE, text));
         }
     };

@@ -1,8 +1,7 @@
-//! Ports that keep everything in memory, and ways to call the API over real connections.
+//! The API over a store in memory, and ways to call it over real connections.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-mod broker;
-mod ledger;
+pub(crate) mod document;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,34 +13,20 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use redrive_core::Timestamp;
 use redrive_engine::Alarm;
-use redrive_engine::port::{Clock, EntryState};
+use redrive_engine::port::{AuditLine, EntryState, Ledger as _, NewMessage};
 use redrive_server::{
     Access, Api, BreakerShown, Client, FlowShown, FlowState, Flows, Limits, ListenOptions, Listener, Running,
     Token, router,
 };
 use serde_json::Value;
+use testkit::clock::HandClock;
+use testkit::memory::MemoryStore;
 use tokio::net::TcpStream;
 
-pub(crate) use broker::FakeBroker;
-pub(crate) use ledger::FakeLedger;
+use document::Asked;
 
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";
-pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_782_896_400_000);
-
-#[derive(Debug)]
-struct Stopped;
-
-impl Clock for Stopped {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 #[derive(Debug)]
 struct OneFlow;
@@ -56,15 +41,20 @@ impl Flows for OneFlow {
             to: Some("http://127.0.0.1:3000/orders".into()),
             in_hand: 2,
             breaker: Some(BreakerShown::Open),
-            alarms: vec![Alarm::new("breaker_open", NOW, "every call fails")],
+            alarms: vec![Alarm::new(
+                "breaker_open",
+                redrive_core::Timestamp::from_millis(1_782_896_400_000),
+                "every call fails",
+            )],
             owner: None,
         }]
     }
 }
 
+/// A store at 2026-07-01T09:00:04Z, in which a message of the flow `orders` failed in each of the seconds before, and
+/// the API over it.
 pub(crate) struct World {
-    pub(crate) broker: Arc<FakeBroker>,
-    pub(crate) ledger: Arc<FakeLedger>,
+    pub(crate) store: MemoryStore,
     pub(crate) router: Router,
 }
 
@@ -78,15 +68,30 @@ impl World {
     }
 
     pub(crate) fn with(change: impl FnOnce(Api) -> Api) -> Self {
-        let broker = Arc::new(FakeBroker::default());
-        let ledger = Arc::new(FakeLedger::default());
-        ledger.add("m-1", EntryState::Dead);
-        ledger.add("m-2", EntryState::Waiting);
-        ledger.add("topic/0/7", EntryState::Parked);
-        ledger.add("m-4", EntryState::Recovered);
-        let api = change(Api::new(broker.clone(), ledger.clone(), Arc::new(Stopped), Arc::new(OneFlow)));
+        let clock = Arc::new(HandClock::default());
+        let store = MemoryStore::shared(clock.clone());
+        for (id, state) in [
+            ("m-1", EntryState::Dead),
+            ("m-2", EntryState::Waiting),
+            ("topic/0/7", EntryState::Parked),
+            ("m-4", EntryState::Recovered),
+        ] {
+            store.leave("orders", text(id, "a body"), state);
+            clock.advance(Duration::from_secs(1));
+        }
+        let api = change(Api::new(store.broker(), store.ledger(), clock, Arc::new(OneFlow)));
         let access = Access::token(Token::new("deploy", SECRET).unwrap());
-        Self { broker, ledger, router: router(api, access) }
+        Self { store, router: router(api, access) }
+    }
+
+    /// The audit, newest line first.
+    pub(crate) async fn audit(&self) -> Vec<AuditLine> {
+        self.store.ledger().audit(None, 100).await.unwrap()
+    }
+
+    /// Where a message stands.
+    pub(crate) async fn state(&self, id: &str) -> EntryState {
+        self.store.ledger().entry(id).await.unwrap().unwrap().state
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -126,8 +131,15 @@ impl Listening {
         request.headers_mut().entry("host").or_insert(host);
         let token = format!("Bearer {SECRET}").parse().unwrap();
         request.headers_mut().entry("authorization").or_insert(token);
-        over_tcp(self.address(), request).await
+        let asked = Asked::of(&request);
+        let answer = over_tcp(self.address(), request).await;
+        asked.check(&answer);
+        answer
     }
+}
+
+pub(crate) fn text(id: &str, body: &'static str) -> NewMessage {
+    NewMessage { id: Some(id.into()), body: Some(body.into()), ..NewMessage::default() }
 }
 
 /// Over TCP, as it is.
@@ -173,8 +185,12 @@ impl Answer {
     }
 }
 
+/// Calls, and holds the request and its answer against the document of the API.
 pub(crate) async fn call(client: &Client, request: Request<Bytes>) -> Answer {
-    Answer(client.call(request).await.unwrap())
+    let asked = Asked::of(&request);
+    let answer = Answer(client.call(request).await.unwrap());
+    asked.check(&answer);
+    answer
 }
 
 pub(crate) fn get(path: &str) -> Request<Bytes> {

@@ -7,7 +7,7 @@ use redrive_sqlite::Store;
 
 use crate::fixture::{
     Fixture, ack, ann, assert_sound, at, failed, ids, is_empty, publish, recovered, settle_one, subscribe,
-    take,
+    take, text,
 };
 use crate::settling::rusqlite_of;
 
@@ -156,6 +156,36 @@ async fn a_reroute_and_a_copy_are_new_messages() {
     let parent = store.entry("b").await.unwrap().unwrap();
     assert_eq!(store.entry(&copy).await.unwrap().unwrap().parent_id, Some(parent.id));
     assert_eq!(parent.state, EntryState::Parked);
+    assert_sound(&store).await;
+}
+
+#[tokio::test]
+async fn a_copy_of_what_is_gone_inherits_what_the_entry_knows() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    for (id, key) in [("a", &b"customer-7"[..]), ("b", b"\xff\x00")] {
+        let mut headers = redrive_core::Headers::new();
+        headers.push("tenant", "north");
+        let key = Some(bytes::Bytes::copy_from_slice(key));
+        let message =
+            NewMessage { key: key.clone(), headers, content_type: Some("text/plain".into()), ..text(id) };
+        store.publish("orders", vec![message]).await.unwrap();
+        let mut source = subscribe(&store, "orders").await;
+        let first = take(&mut source, 1).await.remove(0);
+        settle_one(&store, failed(&first, Outcome::Delay { until: fixture.now() }, "bad", fixture.now()))
+            .await;
+        settle_one(&store, recovered(&take(&mut source, 1).await[0], fixture.now())).await;
+        let edited = NewMessage { body: Some("again".into()), ..NewMessage::default() };
+        store.copy(id, edited, &ann(), fixture.now()).await.unwrap();
+        let copy = take(&mut source, 1).await.remove(0);
+        assert_eq!(
+            (copy.message.key.clone(), copy.message.content_type.as_deref()),
+            (key, Some("text/plain"))
+        );
+        assert_eq!(copy.message.headers.get_text("tenant", 10).as_deref(), Some("north"));
+        assert_eq!((copy.message.headers.len(), copy.trail.attempt), (1, 0));
+        ack(&store, &copy).await;
+    }
     assert_sound(&store).await;
 }
 

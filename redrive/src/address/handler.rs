@@ -66,8 +66,8 @@ impl fmt::Display for HandlerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) => f.write_str(&masked(url)),
-            Self::Exec(words) => write!(f, "exec:{}", words.join(" ")),
-            Self::Jsonl(words) => write!(f, "jsonl:{}", words.join(" ")),
+            Self::Exec(words) => f.write_str(&masked(&format!("exec:{}", words.join(" ")))),
+            Self::Jsonl(words) => f.write_str(&masked(&format!("jsonl:{}", words.join(" ")))),
         }
     }
 }
@@ -132,8 +132,10 @@ mod tests {
     #[test]
     fn checks_and_masks_http() {
         let handler: HandlerAddress = "https://app:hunter2@host:3000/x?y=a%20b".parse().unwrap();
-        assert_eq!(format!("{handler}"), "https://app:***@host:3000/x?y=a%20b");
+        assert_eq!(format!("{handler}"), "https://***@host:3000/x?y=a%20b");
         assert!(!format!("{handler:?}").contains("hunter2"));
+        let command: HandlerAddress = "exec:./h --token hunter2 https://hunter2@host".parse().unwrap();
+        assert_eq!(format!("{command}"), "exec:./h --token *** https://***@host");
         for wrong in ["http://", "http://host:port/", "https:///x", "ftp://host", "http://a b/"] {
             assert!(wrong.parse::<HandlerAddress>().is_err(), "{wrong}");
         }

@@ -2,7 +2,7 @@
 
 /// The parts, and whether they are in this build.
 pub const BUILT_IN: &[(&str, bool)] =
-    &[("embedded", true), ("kafka", false), ("rabbitmq", false), ("postgres", false)];
+    &[("embedded", true), ("kafka", false), ("rabbitmq", false), ("postgres", false), ("tls", false)];
 
 /// Whether a part is in this build.
 pub fn is_built_in(part: &str) -> bool {

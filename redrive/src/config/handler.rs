@@ -1,5 +1,7 @@
 //! What a flow's messages are handed to.
 
+use std::fmt;
+
 use redrive_core::duration::Period;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,22 @@ pub enum Handler {
     Address(AddressText),
     /// A handler with settings of its own.
     Full(Box<HandlerSpec>),
+}
+
+/// What it calls, as one line without credentials.
+impl fmt::Display for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = match self {
+            Self::Address(address) => return write!(f, "{address}"),
+            Self::Full(spec) => spec,
+        };
+        match (&spec.http, &spec.exec, &spec.jsonl) {
+            (Some(address), _, _) => write!(f, "{address}"),
+            (None, Some(command), _) => write!(f, "{}", AddressText::from(&*format!("exec:{command}"))),
+            (None, None, Some(command)) => write!(f, "{}", AddressText::from(&*format!("jsonl:{command}"))),
+            (None, None, None) => f.write_str("forward"),
+        }
+    }
 }
 
 /// A handler with settings: exactly one of `http`, `exec`, `jsonl` and `forward` is given.

@@ -117,15 +117,9 @@ fn read<T: serde::de::DeserializeOwned>(
     schema: &Value,
     semantic: impl FnOnce(&tree::Node, &mut T, &mut Findings<'_>),
 ) -> Report<T> {
-    if bytes.len() > MAX_BYTES {
-        return unreadable(String::new(), 0, &format!("the file is larger than {MAX_BYTES} bytes"));
-    }
-    let source = match std::str::from_utf8(bytes) {
-        Ok(source) => source.to_owned(),
-        Err(error) => {
-            let source = String::from_utf8_lossy(bytes).into_owned();
-            return unreadable(source, error.valid_up_to(), "the file is not UTF-8 text");
-        }
+    let source = match text(bytes) {
+        Ok(source) => source,
+        Err(report) => return report,
     };
     let mut findings = Findings::new(&source);
     let mut value = None;
@@ -162,6 +156,17 @@ fn typed<T: serde::de::DeserializeOwned>(
             None
         }
     }
+}
+
+/// A file as text, or the report that says why it is none.
+fn text<T>(bytes: &[u8]) -> Result<String, Report<T>> {
+    if bytes.len() > MAX_BYTES {
+        return Err(unreadable(String::new(), 0, &format!("the file is larger than {MAX_BYTES} bytes")));
+    }
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|error| {
+        let source = String::from_utf8_lossy(bytes).into_owned();
+        unreadable(source, error.valid_up_to(), "the file is not UTF-8 text")
+    })
 }
 
 fn unreadable<T>(source: String, at: usize, message: &str) -> Report<T> {

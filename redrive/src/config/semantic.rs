@@ -79,6 +79,9 @@ fn check_data(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
 }
 
 fn check_listen(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
+    if let Some(node) = tree.get("tls") {
+        note_if_not_built_in(node, "tls", findings);
+    }
     let (Some(listen), Some(node)) = (&config.listen, tree.get("listen")) else { return };
     if listen == "off" {
         return;
@@ -100,7 +103,7 @@ fn check_listen(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
             codes::OPEN_LISTENER,
             node.span.clone(),
             format!("{host} can be reached from other machines, without TLS"),
-            "give `tls:` a certificate and a key, say `insecure: true`, or listen on 127.0.0.1".to_owned(),
+            "listen on 127.0.0.1 behind a proxy that has TLS, or say `insecure: true`".to_owned(),
         );
     }
 }

@@ -3,7 +3,7 @@
 use redrive_engine::port::{Deed, EntryState, NewMessage, Selection};
 use serde_json::json;
 
-use super::stage::{in_state, named, operator};
+use super::stage::{in_state, named, operator, with_headers};
 use super::{Fixture, Stage, eventually, not_applicable};
 use crate::handler::Step;
 
@@ -193,6 +193,51 @@ pub async fn a_copy_is_a_new_message(fixture: &impl Fixture) {
     assert_eq!(child.parent_id, Some(parent.id));
     assert_eq!(stage.handler.calls_of("a2")[0].message.body.as_deref(), Some(&b"mended"[..]));
     assert_eq!(stage.stands("a", EntryState::Parked).await.attempts, 1);
+    stage.ends(flow).await;
+}
+
+/// A copy has the key, the headers and the content type of its parent, unless it brings its own; Redrive's own headers
+/// stay behind, and so does the parent's idempotency key.
+pub async fn a_copy_inherits_what_it_does_not_bring(fixture: &impl Fixture) {
+    let stage = Stage::open(fixture).await;
+    let flow = stage.run(json!({ "retry": stage.ticks(1) })).await;
+    stage.handler.on("a", [Step::status(503), Step::status(422)]);
+    let pairs = [("Type", "Placed"), ("tenant", "north"), ("x-correlation-id", "c-1")];
+    let original = NewMessage {
+        key: Some("customer-7".into()),
+        content_type: Some("application/json".to_owned()),
+        ..with_headers("a", &pairs)
+    };
+    stage.publish_message(original).await;
+    stage.stands("a", EntryState::Parked).await;
+    let copied = async |edited: NewMessage| {
+        let id = stage.ports.ledger.copy("a", edited, &operator(), stage.now()).await.expect("a copy");
+        let message = stage.called(&id, 1).await.remove(0).message;
+        let headers: Vec<(String, Option<bytes::Bytes>)> =
+            message.headers.iter().map(|one| (one.name.as_str().to_owned(), one.value.clone())).collect();
+        (message.key, message.content_type.map(|text| text.to_string()), headers)
+    };
+    let header = |name: &str, value: &'static str| (name.to_owned(), Some(bytes::Bytes::from(value)));
+    let plain = copied(NewMessage { body: Some("1".into()), ..NewMessage::default() }).await;
+    let all = vec![header("Type", "Placed"), header("tenant", "north"), header("x-correlation-id", "c-1")];
+    assert_eq!(plain, (Some("customer-7".into()), Some("application/json".to_owned()), all));
+
+    let own = NewMessage {
+        key: Some("customer-8".into()),
+        content_type: Some("text/plain".to_owned()),
+        ..with_headers("b", &[("type", "Mended"), ("by", "ada")])
+    };
+    let (key, content_type, mut headers) = copied(own).await;
+    headers.sort();
+    assert_eq!((key, content_type), (Some("customer-8".into()), Some("text/plain".to_owned())));
+    let all = vec![
+        header("Type", "Mended"),
+        header("by", "ada"),
+        header("tenant", "north"),
+        header("x-correlation-id", "c-1"),
+    ];
+    assert_eq!(headers, all, "a name that is given again replaces the parent's value, and keeps its case");
+    stage.drained().await;
     stage.ends(flow).await;
 }
 

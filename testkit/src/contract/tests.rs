@@ -66,6 +66,7 @@ macro_rules! contract_tests {
             deeds::park_and_archive_put_messages_aside,
             deeds::reroute_sends_elsewhere,
             deeds::a_copy_is_a_new_message,
+            deeds::a_copy_inherits_what_it_does_not_bring,
             deeds::deeds_by_filter_touch_what_fits,
             deeds::deeds_stand_in_the_audit,
             orders::controls_are_in_force_until_they_are_ended,

@@ -102,14 +102,14 @@ impl Broker for MemoryBroker {
         let info = |queue: &super::queue::Queue| QueueInfo {
             name: queue.name.clone(),
             depth: queue.depth(now),
-            limit: None,
+            limit: state.limit,
             dedup_ms: None,
         };
         Ok(state.queues.values().map(info).collect())
     }
 }
 
-fn settle(
+pub(super) fn settle(
     state: &mut State,
     settlement: &Settlement,
     records: bool,

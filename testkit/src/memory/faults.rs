@@ -1,6 +1,7 @@
 //! What goes wrong, on request.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redrive_engine::port::PortError;
@@ -13,6 +14,7 @@ pub struct Faults {
     receives: AtomicU32,
     records: AtomicU32,
     delay_ms: AtomicU64,
+    questions: Mutex<Option<PortError>>,
 }
 
 impl Faults {
@@ -41,6 +43,11 @@ impl Faults {
         (self.settles.load(Ordering::SeqCst), self.receives.load(Ordering::SeqCst))
     }
 
+    /// From now on the ledger answers questions and deeds with this error, or again as it should.
+    pub fn fail_questions(&self, with: Option<PortError>) {
+        *self.questions.lock().unwrap_or_else(PoisonError::into_inner) = with;
+    }
+
     /// From now on every answer of the broker takes so long.
     pub fn delay_answers(&self, by: Duration) {
         self.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
@@ -62,6 +69,10 @@ impl Faults {
 
     pub(super) fn record(&self) -> Result<(), PortError> {
         used(&self.records, "record")
+    }
+
+    pub(super) fn question(&self) -> Result<(), PortError> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
     async fn wait(&self) {

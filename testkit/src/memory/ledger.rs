@@ -29,6 +29,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
+        self.store.inner.faults.question()?;
         let state = self.store.lock();
         Ok(state.find(id).and_then(|id| state.entries.get(&id)).map(|kept| state.shown(kept)))
     }
@@ -49,15 +50,18 @@ impl Ledger for MemoryLedger {
     }
 
     async fn search(&self, filter: &Filter, page: &Page) -> Result<Found, PortError> {
+        self.store.inner.faults.question()?;
         let found = self.store.lock().search(filter, page);
         found.ok_or_else(|| Refusal::Invalid("this is no place to go on from".to_owned()).into())
     }
 
     async fn groups(&self, flow: Option<&str>, limit: usize) -> Result<Vec<Group>, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().groups(flow, limit))
     }
 
     async fn counts(&self) -> Result<Counts, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().counts())
     }
 
@@ -93,6 +97,7 @@ impl Ledger for MemoryLedger {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<DeedReport, PortError> {
+        self.store.inner.faults.question()?;
         let report = self.store.lock().act(deed, selection, actor, now);
         self.store.tell_readers();
         Ok(report)
@@ -109,8 +114,9 @@ impl Ledger for MemoryLedger {
             let mut state = self.store.lock();
             let missing = || Refusal::NotFound { what: "entry", name: id.to_owned() };
             let parent = state.find(id).ok_or_else(missing)?;
-            let queue = state.entries.get(&parent).map(|kept| kept.entry.source.name.clone());
-            let published = state.publish(&queue.ok_or_else(missing)?, edited, Some(parent), now);
+            let of = state.carried.get(&parent).cloned().ok_or_else(missing)?;
+            let edited = edited.as_copy_of(of.message);
+            let published = state.publish(&of.source.name, edited, Some(parent), now);
             if let Published::Accepted(copy) = &published {
                 state.note(actor, "copy", &format!("{parent} as {copy}"), 1, now);
             }
@@ -212,6 +218,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn check(&self) -> Result<Vec<Problem>, PortError> {
+        self.store.inner.faults.question()?;
         Ok(self.store.lock().check())
     }
 

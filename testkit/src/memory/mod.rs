@@ -12,6 +12,7 @@ mod entries;
 mod faults;
 mod lanes;
 mod ledger;
+mod left;
 mod queue;
 mod replays;
 mod search;

@@ -162,7 +162,12 @@ impl State {
             None => self.mint(now).to_string(),
         };
         let number = self.number();
+        let limit = self.limit;
         let queue = self.queue(address(target));
+        let Depth { ready, waiting } = queue.depth(now);
+        if let Some(limit) = limit.filter(|limit| ready + waiting >= *limit) {
+            return Published::Refused(Refusal::Limit(format!("the queue is full: its limit is {limit}")));
+        }
         if queue.has(&id) {
             return Published::Refused(Refusal::Duplicate(id));
         }

@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) controls: Vec<Control>,
     pub(super) marks: BTreeMap<(String, String), Timestamp>,
     pub(super) replays: Vec<(Replay, Vec<ReplayItem>)>,
+    /// The most messages that a queue takes.
+    pub(super) limit: Option<u64>,
     pub(super) last_number: u64,
     pub(super) last_epoch: u32,
     minted: u64,

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::finding::{Findings, Severity};
 use super::tree::{self, Entry, Node};
-use super::{MAX_BYTES, Report, unreadable};
+use super::{Report, text};
 use crate::codes;
 use writer::Writer;
 
@@ -33,15 +33,9 @@ const DEEPEST: usize = 4;
 /// assert!(report.value.is_some_and(|yaml| yaml.contains(r#"retry: "5s x3""#)));
 /// ```
 pub fn import(bytes: &[u8]) -> Report<String> {
-    if bytes.len() > MAX_BYTES {
-        return unreadable(String::new(), 0, &format!("the file is larger than {MAX_BYTES} bytes"));
-    }
-    let source = match std::str::from_utf8(bytes) {
-        Ok(source) => source.to_owned(),
-        Err(error) => {
-            let source = String::from_utf8_lossy(bytes).into_owned();
-            return unreadable(source, error.valid_up_to(), "the file is not UTF-8 text");
-        }
+    let source = match text(bytes) {
+        Ok(source) => source,
+        Err(report) => return report,
     };
     let mut findings = Findings::new(&source);
     let mut yaml = None;
