@@ -144,5 +144,5 @@ async fn list(arguments: &QuarantinesArguments) -> Result<ExitCode, Problem> {
         })
         .collect();
     let heads = ["flow", "which", "kept", "since", "by", "why"];
-    terminal::print(&table::laid_out(heads, &rows, 5, terminal::width()))
+    terminal::print(&table::laid_out(heads, &rows, &[5], terminal::width()))
 }

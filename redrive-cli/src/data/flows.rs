@@ -44,7 +44,7 @@ pub(crate) fn listed(flows: &[FlowControlled]) -> String {
         })
         .collect();
     let heads = ["flow", "state", "in hand", "from", "to"];
-    let mut text = table::laid_out(heads, &rows, 4, terminal::width());
+    let mut text = table::laid_out(heads, &rows, &[4], terminal::width());
     let notes: Vec<_> = flows.iter().flat_map(notes).collect();
     if !notes.is_empty() {
         text.push('\n');

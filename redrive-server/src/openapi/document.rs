@@ -121,6 +121,8 @@ fn place(name: &str, place: &str, operation: &Operation) -> Value {
 fn named(name: &str) -> Value {
     let text = match name {
         "queue" => "The name of the queue",
+        "flow" => "The name of the flow",
+        "order" => "Whether to hold it or to let it go on",
         "deed" => "What to do",
         "verb" => "How to steer it",
         "id" => "The id of the entry or of its message; of a group, or of a replay",

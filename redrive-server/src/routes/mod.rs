@@ -140,10 +140,10 @@ pub(crate) fn all() -> Router<Api> {
             ),
         )
         .post(
-            "/v1/flows/{flow}/{verb}",
+            "/v1/flows/{flow}/{order}",
             controls::steer,
             Operation::gives::<controls::Given>("steerFlow", "Pause a flow or its retries, or let it go on")
-                .choice("verb", controls::VERBS)
+                .choice("order", controls::VERBS)
                 .takes::<controls::Steer>(),
         )
         .get(
