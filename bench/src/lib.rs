@@ -1,10 +1,10 @@
-//! What the benchmarks share: measuring one thing, and a table of what was measured.
+//! What the benchmarks share: how far rounds lie apart, and a report of what was measured.
 //!
 //! Figures live here and never as an assertion in a test: they depend on the machine. An aim that is missed is
-//! marked in the table, and the run still succeeds.
+//! marked in the report, and the run still succeeds.
 
-mod measure;
-mod table;
+mod report;
+mod spread;
 
-pub use measure::{Measured, measure};
-pub use table::{Aim, Table};
+pub use report::{Aim, Figure, Report, Unit};
+pub use spread::Spread;

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use redrive::{Class, Timestamp};
 
 use crate::data::DataCommand;
+use crate::demo::DemoArguments;
 use crate::failure_arguments::FailureArguments;
 use crate::run_arguments::RunArguments;
 
@@ -16,6 +17,7 @@ use crate::run_arguments::RunArguments;
     version,
     max_term_width = 100,
     after_help = "Examples:
+  redrive demo                                     a minute of trouble, and nothing lost
   redrive run --from queue:orders --to http://127.0.0.1:3000/orders
   redrive publish queue:orders 'hello'
   redrive messages ls --state dead,parked          what failed, and why
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     /// Check configuration files, print their schema, import other settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// See it at work for a minute: an order stream, a downstream with moods, one command that mends it
+    Demo(DemoArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  redrive completions bash > /etc/bash_completion.d/redrive")]
     Completions {

@@ -6,6 +6,7 @@
 mod arguments;
 mod config_command;
 mod data;
+mod demo;
 mod explain;
 mod failure_arguments;
 mod files;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Schema) => config_command::schema(),
         Command::Config(ConfigCommand::Import(arguments)) => config_command::import(&arguments),
         Command::Data(command) => data::run(command),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };
     match done {

@@ -147,7 +147,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
             told?;
             terminal::say("redrive stops; once more to hurry");
         }
-        idle = idle(&instance, arguments) => idle?,
+        () = idle(&instance, arguments) => {}
     }
     instance
         .stop(async {
@@ -157,7 +157,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-async fn idle(instance: &Instance, arguments: &RunArguments) -> Result<(), Error> {
+async fn idle(instance: &Instance, arguments: &RunArguments) {
     match arguments.exit_when_idle {
         Some(long) => instance.idle(long.0).await,
         None => std::future::pending().await,
@@ -173,8 +173,17 @@ fn options(arguments: &RunArguments, config: &Config) -> Result<InstanceOptions,
         insecure: arguments.insecure || config.insecure,
         token: std::env::var("REDRIVE_TOKEN").ok().filter(|token| !token.is_empty()),
         durability: if relaxed { Durability::Relaxed } else { Durability::Full },
+        file_limit: file_limit(),
         ..InstanceOptions::new(data)
     })
+}
+
+/// A limit that a test sets, to see what a full disk does; in a build without debug assertions there is none.
+fn file_limit() -> Option<u64> {
+    #[cfg(debug_assertions)]
+    return std::env::var("REDRIVE_FILE_LIMIT").ok().and_then(|bytes| bytes.parse().ok());
+    #[cfg(not(debug_assertions))]
+    None
 }
 
 /// The data file: the flag, the environment, the configuration, `./redrive.db`.

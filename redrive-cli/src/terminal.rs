@@ -36,6 +36,12 @@ pub(crate) fn width() -> usize {
     size.map_or(WIDTH, |(width, _)| usize::from(width.0).clamp(40, 200))
 }
 
+/// The width of the terminal that stderr goes to.
+pub(crate) fn stderr_width() -> usize {
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map_or(WIDTH, |(width, _)| usize::from(width.0).clamp(20, 200))
+}
+
 /// Whether stderr is a terminal that wants colours.
 pub(crate) fn colours_on_stderr() -> bool {
     std::io::stderr().is_terminal()

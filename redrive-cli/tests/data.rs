@@ -7,20 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redrive::engine::port::EntryState;
-use redrive::{Context, Flow, Instance, Message, Ready};
+use redrive::{Context, Flow, Instance, Message};
 
-use desk::{BoxError, Desk, masked, orders, runtime, started, until};
+use desk::{BoxError, Desk, masked, orders, runtime, until};
 
 /// An instance whose flow `mails` fails and waits an hour.
 async fn mails(data: &Path) -> Instance {
-    started(|| mails_flow(data)).await
-}
-
-fn mails_flow(data: &Path) -> Ready {
-    Flow::from("queue:mails")
+    let flow = Flow::from("queue:mails")
         .data(data)
         .retry("1h x3")
-        .handle(|_: Message, _: Context| async { Err::<(), BoxError>("no mail server".into()) })
+        .handle(|_: Message, _: Context| async { Err::<(), BoxError>("no mail server".into()) });
+    flow.start().await.unwrap()
 }
 
 /// Three parked orders, one dead, one waiting mail; nothing runs.

@@ -7,13 +7,16 @@ mod alarm;
 pub mod fail;
 mod flow;
 pub mod handler;
+pub mod hook;
 pub mod journal;
 pub mod port;
 mod replay;
+mod replay_figures;
 mod upkeep;
 
 pub use alarm::Alarm;
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
+pub use hook::{Diverted, Hook, Hooks};
 pub use journal::Journal;
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;

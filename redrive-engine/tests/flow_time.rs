@@ -114,6 +114,68 @@ async fn slow_answers_lose_nothing() {
     flow.stop().await;
 }
 
+/// While nothing can be settled, no call begins, nobody is asked without a pause, and nothing is lost or done twice.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_settle_holds_the_flow() {
+    let bench = Bench::new();
+    let flow = bench.start(FlowSpec { concurrency: 2, ..bench.spec() }).await;
+    bench.handler.otherwise(Step::Take(SECOND / 10, Box::new(Step::Succeed)));
+    bench.handler.on("m1", [Step::status(422)]);
+    bench.store.faults().fail_settles(u32::MAX);
+    bench.publish((0..100).map(|n| format!("m{n}")), 1).await;
+    tokio::time::sleep(SECOND * 60).await;
+    let calls = bench.handler.calls().len();
+    assert!((2..=8).contains(&calls), "{calls} calls");
+    let asked = u32::MAX - bench.store.faults().left().0;
+    assert!((10..=30).contains(&asked), "asked {asked} times in a minute");
+    assert_eq!(flow.trouble().as_deref(), Some("settle: away, as asked"));
+    tokio::time::sleep(SECOND * 60).await;
+    assert_eq!(bench.handler.calls().len(), calls, "a call began meanwhile");
+
+    bench.store.faults().fail_settles(0);
+    tokio::time::sleep(SECOND * 60).await;
+    assert_eq!(flow.trouble(), None);
+    assert_eq!((bench.handler.calls().len(), flow.in_hand()), (100, 0), "each once");
+    assert_eq!(bench.store.ledger().count("orders", EntryState::Parked).await, Ok(1));
+    flow.stop().await;
+}
+
+/// A stop does not wait for ever for a broker that is away; what it had in hand is delivered again.
+#[tokio::test(start_paused = true)]
+async fn a_stop_gives_a_broker_that_is_away_up() {
+    let bench = Bench::new();
+    let flow = bench.start(FlowSpec { shutdown: SECOND * 20, ..bench.spec() }).await;
+    bench.store.faults().fail_settles(u32::MAX);
+    bench.publish(["a".to_owned()], 1).await;
+    tokio::time::sleep(SECOND).await;
+    let began = bench.clock.monotonic();
+    flow.stop().await;
+    let took = bench.clock.monotonic().saturating_sub(began);
+    assert!((SECOND * 19..SECOND * 30).contains(&took), "{took:?}");
+    bench.store.faults().fail_settles(0);
+    let flow = bench.start(bench.spec()).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((bench.handler.calls_of("a").len(), flow.in_hand()), (2, 0));
+    flow.stop().await;
+}
+
+/// A source that does not answer is asked with pauses, and named.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_does_not_answer_is_asked_with_pauses() {
+    let bench = Bench::new();
+    bench.store.faults().fail_receives(u32::MAX);
+    let flow = bench.start(bench.spec()).await;
+    bench.publish(["a".to_owned()], 1).await;
+    tokio::time::sleep(SECOND * 60).await;
+    let asked = u32::MAX - bench.store.faults().left().1;
+    assert!((10..=30).contains(&asked), "asked {asked} times in a minute");
+    assert_eq!(flow.trouble().as_deref(), Some("receive: away, as asked"));
+    bench.store.faults().fail_receives(0);
+    tokio::time::sleep(SECOND * 10).await;
+    assert_eq!((flow.trouble(), bench.handler.calls().len()), (None, 1));
+    flow.stop().await;
+}
+
 /// Retention removes a thousand entries in steps, once they are old enough, and goes on by itself.
 #[tokio::test(start_paused = true)]
 async fn retention_goes_on_by_itself() {

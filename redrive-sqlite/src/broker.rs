@@ -74,6 +74,10 @@ impl Broker for Store {
         publish::publish(self, target, messages).await
     }
 
+    async fn ready(&self) -> Result<(), PortError> {
+        self.inner.writer.ready().await
+    }
+
     async fn queues(&self) -> Result<Vec<QueueInfo>, PortError> {
         let (now, default) = (self.now().as_millis(), self.inner.options.queue_limit);
         self.inner

@@ -74,3 +74,39 @@ fn sql(error: &rusqlite::Error, path: &Path) -> PortError {
         _ => PortError::Broken(format!("{file}: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn said(code: i32) -> PortError {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        Fault::from(error).into_port(Path::new("redrive.db"))
+    }
+
+    /// A refusal ends a delivery, the others are tried again: what the disk does must never look like a refusal.
+    #[test]
+    fn what_the_disk_does_is_tried_again_and_names_the_file() {
+        for (code, words) in [
+            (ffi::SQLITE_FULL, "is full"),
+            (ffi::SQLITE_IOERR_WRITE, "could not be read or written"),
+            (ffi::SQLITE_IOERR_FSYNC, "could not be read or written"),
+            (ffi::SQLITE_READONLY_DBMOVED, "it is read-only"),
+            (ffi::SQLITE_CANTOPEN, "cannot be opened"),
+            (ffi::SQLITE_BUSY_SNAPSHOT, "is locked by another program"),
+            (ffi::SQLITE_NOMEM, "no memory left"),
+        ] {
+            let error = said(code);
+            assert!(matches!(error, PortError::Unavailable(_)), "{code}: {error:?}");
+            let text = error.to_string();
+            assert!(text.contains("redrive.db") && text.contains(words), "{code}: {text}");
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_CORRUPT_INDEX, ffi::SQLITE_NOTADB] {
+            let error = said(code);
+            assert!(matches!(error, PortError::Broken(_)), "{code}: {error:?}");
+            assert!(error.to_string().contains("redrive.db is damaged"), "{code}: {error}");
+        }
+    }
+}

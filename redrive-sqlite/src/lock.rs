@@ -12,7 +12,15 @@ use crate::OpenError;
 /// The lock of a file, held as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Unlocks, rather than only closing: a program that another thread is just starting has a copy of the open file
+    /// until it begins to run, and a lock stays as long as one copy is open. Unlocking one unlocks them all.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 /// The folder that lives beside a data file.
@@ -25,12 +33,7 @@ pub(crate) fn folder(file: &Path) -> PathBuf {
 impl Lock {
     pub(crate) fn take(data: &Path) -> Result<Self, OpenError> {
         let beside = folder(data);
-        let system = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                OpenError::ReadOnly { file: data.to_owned(), why: error.to_string() }
-            }
-            _ => OpenError::System { file: data.to_owned(), why: error.to_string() },
-        };
+        let system = |error: std::io::Error| refused(data, &error);
         make_private(&beside).map_err(system)?;
         let path = beside.join("lock");
         let mut file = OpenOptions::new()
@@ -56,7 +59,25 @@ impl Lock {
         file.set_len(0).map_err(system)?;
         file.rewind().map_err(system)?;
         writeln!(file, "{}", std::process::id()).map_err(system)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+/// Refuses a file that may only be read. SQLite would open it, and leave files beside it that can only be read either.
+pub(crate) fn check_rights(data: &Path) -> Result<(), OpenError> {
+    match OpenOptions::new().write(true).open(data) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(refused(data, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn refused(data: &Path, error: &std::io::Error) -> OpenError {
+    let (file, why) = (data.to_owned(), error.to_string());
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            OpenError::ReadOnly { file, why }
+        }
+        _ => OpenError::System { file, why },
     }
 }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::lane_counts::LaneCounts;
 use crate::ledger::replay;
-use crate::lock::Lock;
+use crate::lock::{Lock, check_rights};
 use crate::reader::Readers;
 use crate::reading::Readings;
 use crate::store::{Inner, Store};
@@ -20,6 +20,7 @@ const STATEMENTS: usize = 128;
 
 pub(crate) fn open(path: &Path, options: Options) -> Result<Store, OpenError> {
     let lock = Lock::take(path)?;
+    check_rights(path)?;
     let failed = |error: rusqlite::Error| schema::open_error(&error, path);
     let mut connection = connect(path, true).map_err(failed)?;
     settle_in(&connection, &options).map_err(failed)?;

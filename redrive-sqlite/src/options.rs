@@ -91,6 +91,21 @@ pub enum OpenError {
         /// What SQLite said.
         why: String,
     },
+    /// A step to a newer layout could not be taken; the file is as it was before the step.
+    #[error(
+        "{} could not be brought to schema {to} ({brings}): {why}; nothing of that step was kept",
+        file.display()
+    )]
+    Migration {
+        /// The file.
+        file: PathBuf,
+        /// The schema that the step leads to.
+        to: u32,
+        /// What the step brings.
+        brings: &'static str,
+        /// What SQLite said.
+        why: String,
+    },
     /// It may only be read.
     #[error("{} cannot be written ({why}): check the rights of the file and of its folder", file.display())]
     ReadOnly {

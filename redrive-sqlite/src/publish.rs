@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redrive_core::MAX_MESSAGE_ID;
 use redrive_engine::fail;
 use redrive_engine::port::{NewMessage, PortError, Published, Refusal};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::codec;
 use crate::fault::Done;
@@ -43,9 +43,10 @@ pub(crate) fn queue_name(target: &str) -> &str {
 fn publish_all(tx: &mut Tx<'_>, target: &str, messages: &[NewMessage]) -> Done<Vec<Published>> {
     let queue = tx.queue(target)?;
     let mut meta = tx.meta(queue)?;
+    let mut insert = Insert::new(tx)?;
     let mut answers = Vec::with_capacity(messages.len());
     for message in messages {
-        match publish_one(tx, queue, target, meta, message, None)? {
+        match publish_one(tx, &mut insert, queue, target, meta, message, None)? {
             Ok(id) => {
                 meta.ready += 1;
                 answers.push(Published::Accepted(id));
@@ -60,6 +61,7 @@ fn publish_all(tx: &mut Tx<'_>, target: &str, messages: &[NewMessage]) -> Done<V
 /// Publishes one message; the outer result is the transaction's, the inner one the message's.
 pub(crate) fn publish_one(
     tx: &mut Tx<'_>,
+    insert: &mut Insert<'_>,
     queue: u32,
     name: &str,
     meta: Meta,
@@ -93,19 +95,25 @@ pub(crate) fn publish_one(
         content_type: message.content_type.as_deref(),
         parent,
     };
-    Ok(if insert(tx, queue, &row)?.is_some() { Ok(id) } else { Err(Refusal::Duplicate(id)) })
+    Ok(if insert.row(tx, queue, &row)?.is_some() { Ok(id) } else { Err(Refusal::Duplicate(id)) })
 }
 
-/// Inserts a row; nothing when its id is already in the queue.
-pub(crate) fn insert(tx: &mut Tx<'_>, queue: u32, new: &NewRow<'_>) -> Done<Option<i64>> {
-    let row = tx.next_row();
-    let inserted = tx
-        .sql
-        .prepare_cached(
+/// The statement that inserts a message, prepared once for as many as there are.
+pub(crate) struct Insert<'c>(CachedStatement<'c>);
+
+impl<'c> Insert<'c> {
+    pub(crate) fn new(tx: &Tx<'c>) -> Done<Self> {
+        let statement = tx.sql.prepare_cached(
             "INSERT INTO messages (id, queue, mid, due, enqueued, size, parent, content_type, key, headers, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![
+        )?;
+        Ok(Self(statement))
+    }
+
+    /// Inserts a row; nothing when its id is already in the queue.
+    pub(crate) fn row(&mut self, tx: &mut Tx<'_>, queue: u32, new: &NewRow<'_>) -> Done<Option<i64>> {
+        let row = tx.next_row();
+        let inserted = self.0.execute(params![
             row,
             queue,
             new.mid,
@@ -118,12 +126,13 @@ pub(crate) fn insert(tx: &mut Tx<'_>, queue: u32, new: &NewRow<'_>) -> Done<Opti
             new.headers,
             new.body,
         ])?;
-    if inserted == 0 {
-        return Ok(None);
+        if inserted == 0 {
+            return Ok(None);
+        }
+        tx.moved(queue, None, Some(new.due));
+        tx.arrived(queue, row, new.due);
+        Ok(Some(row))
     }
-    tx.moved(queue, None, Some(new.due));
-    tx.arrived(queue, row, new.due);
-    Ok(Some(row))
 }
 
 /// Why a queue takes no more.

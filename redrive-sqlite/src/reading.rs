@@ -4,10 +4,12 @@
 //! everything back. Two cursors say how far the reader has looked, so that a claim costs the same behind ten million
 //! waiting messages as behind ten. Whatever becomes deliverable at or before a cursor lowers it.
 //!
-//! The reader looks at a snapshot that may be older than the last commit. So a row that was just released is not free
-//! at once: it fades until the next look begins, and that look's snapshot has seen the commit.
+//! The reader looks at a snapshot that may be older than the last commit. So a row that is released during a look is
+//! not free at once: it fades until the next look begins, and that look's snapshot has seen the commit.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,29 @@ pub(crate) struct Claim {
     pub(crate) due: i64,
     pub(crate) entry: i64,
 }
+
+/// Spreads the numbers of rows. The file numbers them itself, so nobody can choose them to collide.
+#[derive(Debug, Default)]
+pub(crate) struct RowHasher(u64);
+
+impl Hasher for RowHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_i64(i64::from(*byte));
+        }
+    }
+
+    fn write_i64(&mut self, row: i64) {
+        self.0 = (self.0 ^ row.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Rows<T> = HashMap<i64, T, BuildHasherDefault<RowHasher>>;
+type RowSet = HashSet<i64, BuildHasherDefault<RowHasher>>;
 
 /// The state of one queue's reader.
 #[derive(Debug, Default)]
@@ -32,12 +57,12 @@ pub(crate) struct Reading {
 pub(crate) struct State {
     pub(crate) subscribed: bool,
     pub(crate) epoch: u32,
-    pub(crate) claims: HashMap<i64, Claim>,
+    pub(crate) claims: Rows<Claim>,
     /// Handed out by an earlier subscription of this process and not settled.
-    pub(crate) again: HashSet<i64>,
+    pub(crate) again: RowSet,
     /// A message was given back: what was read ahead is newer than it.
     pub(crate) given_back: bool,
-    fading: HashSet<i64>,
+    fading: RowSet,
     cursor: Cursor,
     lowest: Option<Cursor>,
 }
@@ -86,25 +111,27 @@ impl State {
 
     /// Takes a row unless somebody has it.
     pub(crate) fn claim(&mut self, row: i64, claim: Claim) -> bool {
-        if self.fading.contains(&row) || self.claims.contains_key(&row) {
+        if self.fading.contains(&row) {
             return false;
         }
-        self.claims.insert(row, claim);
-        true
+        self.claim_for_writer(row, claim)
     }
 
     /// Keeps a row from the reader while the writer changes it. A fading row is in nobody's hands.
     pub(crate) fn claim_for_writer(&mut self, row: i64, claim: Claim) -> bool {
-        if self.claims.contains_key(&row) {
-            return false;
+        match self.claims.entry(row) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(claim);
+                true
+            }
         }
-        self.claims.insert(row, claim);
-        true
     }
 
     /// Lets a row go; it can be delivered from `due` on, if at all.
     pub(crate) fn release(&mut self, row: i64, due: Option<i64>) {
-        if self.claims.remove(&row).is_some() {
+        // Only a look that runs now can have a snapshot from before the release.
+        if self.claims.remove(&row).is_some() && self.lowest.is_some() {
             self.fading.insert(row);
         }
         if let Some(due) = due {
@@ -167,6 +194,16 @@ mod tests {
         state.end_look(0, cursor);
         state.begin_look(0).unwrap();
         assert!(state.claim(7, CLAIM));
+    }
+
+    #[test]
+    fn a_row_that_is_released_between_looks_does_not_fade() {
+        let mut state = State::default();
+        let cursor = state.begin_look(0).unwrap();
+        assert!(state.claim(7, CLAIM));
+        state.end_look(0, cursor);
+        state.release(7, Some(0));
+        assert!(state.claim(7, CLAIM), "the next snapshot is newer than the release");
     }
 
     #[test]

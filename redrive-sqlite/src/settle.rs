@@ -11,18 +11,19 @@ use redrive_engine::fail;
 use redrive_engine::port::{
     Delivery, EntryState, LaneName, Outcome, PortError, Record, Refusal, Settlement, Tag,
 };
-use rusqlite::params;
+use rusqlite::{Statement, params};
 
 use crate::codec;
 use crate::fault::Done;
 use crate::ledger::lanes::{self, Admission};
 use crate::ledger::processed;
 use crate::ledger::record::{self, Carrier, Move, Stored};
-use crate::publish::{self, NewRow, queue_name};
+use crate::publish::{self, Insert, NewRow, queue_name};
 use crate::reading::Claim;
 use crate::store::Store;
 use crate::tx::Tx;
 
+const DELETE: &str = "DELETE FROM messages WHERE id = ?1";
 /// How long a message waits that was to be kept in a quarantine which has ended: a flow learns of that within a second, and
 /// until then would give it back again and again.
 const MOMENT: Duration = Duration::from_millis(250);
@@ -42,6 +43,16 @@ struct Item {
     processed: Option<(Arc<str>, Text)>,
 }
 
+impl Item {
+    /// Whether it is a message that succeeds at once: nothing but its row is to go.
+    fn is_plain(&self) -> bool {
+        matches!(self.step, Step::Release)
+            && self.record.is_none()
+            && self.claim.entry == 0
+            && self.processed.is_none()
+    }
+}
+
 /// A record and the message it is about.
 struct Told {
     record: Record,
@@ -59,16 +70,13 @@ enum Step {
 }
 
 pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+    let claims = claims_of(store, batch);
     let mut answers: Vec<Result<(), PortError>> = Vec::with_capacity(batch.len());
     let mut items = Vec::with_capacity(batch.len());
-    for (place, settlement) in batch.iter().enumerate() {
-        let tag = settlement.delivery.tag;
-        let answer = match claim_of(store, tag) {
-            None => Err(unknown(tag)),
-            Some(_) if settlement.outcome == Outcome::Return => {
-                give_back(store, tag);
-                Ok(())
-            }
+    for ((place, settlement), claim) in batch.iter().enumerate().zip(claims) {
+        let answer = match claim {
+            None => Err(unknown(settlement.delivery.tag)),
+            Some(_) if settlement.outcome == Outcome::Return => Ok(()),
             Some(claim) => item(place, settlement, claim).map(|item| items.push(item)),
         };
         answers.push(answer.map_err(PortError::Refused));
@@ -96,27 +104,30 @@ fn unknown(tag: Tag) -> Refusal {
     Refusal::NotFound { what: "delivery", name: format!("{}/{}/{}", tag.stream, tag.epoch, tag.number) }
 }
 
-fn claim_of(store: &Store, tag: Tag) -> Option<Claim> {
-    let reading = store.inner.readings.of(tag.stream);
-    let state = reading.lock();
-    if state.epoch != tag.epoch {
-        return None;
-    }
-    state.claims.get(&tag.number.cast_signed()).copied()
-}
-
-/// Puts a message back where it was, without a write.
-fn give_back(store: &Store, tag: Tag) {
-    let reading = store.inner.readings.of(tag.stream);
-    {
+/// The claims behind a batch, nothing where there is none. What is given back is put where it was, without a write.
+///
+/// A queue's reader and its writer share one lock, so it is taken once for all neighbours of one queue.
+fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<Claim>> {
+    let mut claims = Vec::with_capacity(batch.len());
+    for of_queue in batch.chunk_by(|one, next| one.delivery.tag.stream == next.delivery.tag.stream) {
+        let Some(first) = of_queue.first() else { continue };
+        let reading = store.inner.readings.of(first.delivery.tag.stream);
         let mut state = reading.lock();
-        let row = tag.number.cast_signed();
-        if let Some(due) = state.claims.get(&row).map(|claim| claim.due) {
-            state.release(row, Some(due));
-            state.given_back = true;
+        for settlement in of_queue {
+            let tag = settlement.delivery.tag;
+            let row = tag.number.cast_signed();
+            let claim = state.claims.get(&row).copied().filter(|_| state.epoch == tag.epoch);
+            claims.push(claim);
+            if let (Some(claim), Outcome::Return) = (claim, &settlement.outcome) {
+                state.release(row, Some(claim.due));
+                state.given_back = true;
+            }
+        }
+        if state.given_back {
+            reading.news.notify_one();
         }
     }
-    reading.news.notify_one();
+    claims
 }
 
 /// What the writer needs of a settlement.
@@ -195,21 +206,30 @@ fn check_state(outcome: &Outcome, record: Option<&Record>, claim: Claim) -> Resu
 
 fn settle_all(tx: &mut Tx<'_>, items: Vec<Item>) -> Done<Vec<(usize, Result<(), Refusal>)>> {
     let mut answers = Vec::with_capacity(items.len());
+    let mut delete = tx.sql.prepare_cached(DELETE)?;
     for item in items {
         let place = item.place;
-        answers.push((place, settle_one(tx, item)?));
+        let answer = if item.is_plain() { forget(tx, &mut delete, &item)? } else { settle_one(tx, item)? };
+        answers.push((place, answer));
     }
     fail::point("sqlite.after_settle_write");
     Ok(answers)
 }
 
+/// Settles what never failed: its row goes, and nothing is written down.
+fn forget(tx: &mut Tx<'_>, delete: &mut Statement<'_>, item: &Item) -> Done<Result<(), Refusal>> {
+    if delete.execute([item.row])? == 0 {
+        return Ok(Err(unknown(item.tag)));
+    }
+    tx.moved(item.tag.stream, Some(item.claim.due), None);
+    tx.settled(item.tag.stream, item.row, None);
+    Ok(Ok(()))
+}
+
 fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
     let queue = item.tag.stream;
     let from = Some(item.claim.due);
-    let plain = matches!(item.step, Step::Release) && item.record.is_none() && item.claim.entry == 0;
-    // A message that succeeds at once costs the one statement that deletes it.
-    let there = if plain { delete(tx, item.row)? } else { is_there(tx, &item)? };
-    if !there {
+    if !is_there(tx, &item)? {
         return Ok(Err(unknown(item.tag)));
     }
     let mut held_in = None;
@@ -226,7 +246,6 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
         }
     }
     let (to, written) = match &item.step {
-        Step::Release if plain => (None, None),
         Step::Release => (None, release(tx, &item)?),
         Step::Keep { due } => (*due, keep(tx, &item, *due, None)?),
         Step::Hold { .. } => (None, keep(tx, &item, None, held_in.as_ref())?),
@@ -246,7 +265,7 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
                 content_type: Some("application/cloudevents+json"),
                 parent: None,
             };
-            publish::insert(tx, target_queue, &row)?;
+            Insert::new(tx)?.row(tx, target_queue, &row)?;
             (None, written)
         }
         Step::Reroute { target, delivery } => {
@@ -351,12 +370,8 @@ fn keep(tx: &mut Tx<'_>, item: &Item, due: Option<i64>, lane: Option<&LaneName>)
 /// Deletes the row and writes down what became of its entry.
 fn release(tx: &mut Tx<'_>, item: &Item) -> Done<Option<Written>> {
     let written = tell(tx, item, None, None)?;
-    delete(tx, item.row)?;
+    tx.sql.prepare_cached(DELETE)?.execute([item.row])?;
     Ok(written)
-}
-
-fn delete(tx: &Tx<'_>, row: i64) -> Done<bool> {
-    Ok(tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([row])? == 1)
 }
 
 /// Whether the row still stands where it was claimed: a second settlement of one delivery finds it elsewhere.
@@ -416,6 +431,7 @@ pub(crate) fn forward(tx: &mut Tx<'_>, queue: u32, delivery: &Delivery) -> Done<
     headers::encode(&Trail::default(), &mut all, Spelling::Default);
     let blob = codec::encode(&all);
     let mut id = message.id.to_string();
+    let mut insert = Insert::new(tx)?;
     loop {
         let row = NewRow {
             mid: &id,
@@ -426,7 +442,7 @@ pub(crate) fn forward(tx: &mut Tx<'_>, queue: u32, delivery: &Delivery) -> Done<
             content_type: message.content_type.as_deref(),
             parent: None,
         };
-        if publish::insert(tx, queue, &row)?.is_some() {
+        if insert.row(tx, queue, &row)?.is_some() {
             return Ok(id);
         }
         id = tx.mint().hyphenated().to_string();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redrive_core::headers::{self, Spelling, Trail};
+use redrive_core::headers::{self, Spelling};
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Delivery, Depth, PortError, Room, Source, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, Depth, PortError, Room, Source, SourceRef, Tag};
 use rusqlite::{Connection, Row, params};
 use tokio::task::JoinHandle;
 
@@ -159,6 +159,11 @@ impl Source for QueueSource {
                 let _ = tokio::time::timeout(wait, news).await;
             }
         }
+    }
+
+    /// A look holds the store, and so the file's lock.
+    async fn close(&mut self) {
+        let _ = self.finish_look().await;
     }
 
     async fn depth(&mut self) -> Result<Depth, PortError> {
@@ -330,9 +335,9 @@ fn delivery(row: &Row<'_>, view: &View, id: i64, due: i64, redelivered: bool) ->
             .ok_or_else(|| Fault::broken(format!("the headers of message {id} cannot be read")))?,
     };
     let trail = if headers.is_empty() {
-        Trail::default()
+        Carried::default()
     } else {
-        headers::decode(&headers, Spelling::Default).trail
+        headers::decode(&headers, Spelling::Default).trail.into()
     };
     let message = Message {
         id: text(4)?.unwrap_or_default(),

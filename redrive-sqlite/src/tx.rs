@@ -72,6 +72,14 @@ enum Effect {
     Back { queue: u32, row: i64, due: i64 },
 }
 
+impl Effect {
+    fn queue(&self) -> u32 {
+        match *self {
+            Self::Settled { queue, .. } | Self::Arrived { queue, .. } | Self::Back { queue, .. } => queue,
+        }
+    }
+}
+
 /// Changes of a queue's kept counts.
 #[derive(Debug, Clone, Copy)]
 struct Delta {
@@ -285,43 +293,36 @@ impl<'c> Tx<'c> {
             }
         }
         self.memory.lanes.add(&self.lanes);
-        let mut open: Option<(u32, Arc<crate::reading::Reading>)> = None;
-        let mut reading = |queue: u32| match &open {
-            Some((number, reading)) if *number == queue => reading.clone(),
-            _ => {
-                let reading = self.readings.of(queue);
-                open = Some((queue, reading.clone()));
-                reading
-            }
-        };
-        let mut news: Vec<u32> = Vec::new();
-        for effect in &self.effects {
-            let (queue, deliverable) = match *effect {
-                Effect::Settled { queue, row, due } => {
-                    reading(queue).lock().release(row, due);
-                    (queue, due.is_some())
-                }
-                Effect::Arrived { queue, row, due } => {
-                    // A new ready row is behind every cursor: rows are numbered in the order of the commits.
-                    if due != 0 {
-                        reading(queue).lock().arrived(row, due);
+        // Neighbours of one queue share a lock of its reader.
+        for of_queue in self.effects.chunk_by(|one, next| one.queue() == next.queue()) {
+            let Some(queue) = of_queue.first().map(Effect::queue) else { continue };
+            let reading = self.readings.of(queue);
+            let mut state = reading.lock();
+            let mut news = false;
+            for effect in of_queue {
+                match *effect {
+                    Effect::Settled { row, due, .. } => {
+                        state.release(row, due);
+                        news |= due.is_some();
                     }
-                    (queue, true)
+                    Effect::Arrived { row, due, .. } => {
+                        // A new ready row is behind every cursor: rows are numbered in the order of the commits.
+                        if due != 0 {
+                            state.arrived(row, due);
+                        }
+                        news = true;
+                    }
+                    Effect::Back { row, due, .. } => {
+                        state.release(row, Some(due));
+                        state.given_back = true;
+                        news = true;
+                    }
                 }
-                Effect::Back { queue, row, due } => {
-                    let reading = reading(queue);
-                    let mut state = reading.lock();
-                    state.release(row, Some(due));
-                    state.given_back = true;
-                    (queue, true)
-                }
-            };
-            if deliverable && !news.contains(&queue) {
-                news.push(queue);
             }
-        }
-        for queue in news {
-            self.readings.of(queue).news.notify_one();
+            drop(state);
+            if news {
+                reading.news.notify_one();
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use redrive_engine::fail;
@@ -30,6 +31,8 @@ type Answer = Box<dyn FnOnce(Result<(), PortError>) + Send>;
 /// What a job left: whether its writes stand, and who waits for the commit.
 struct Ran {
     stands: bool,
+    /// The file did not take its writes.
+    trouble: bool,
     answer: Answer,
 }
 
@@ -38,6 +41,7 @@ struct Ran {
 pub(crate) struct Writer {
     sender: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    takes_writes: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -49,11 +53,13 @@ impl Writer {
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel(WAITING);
-        let desk = Desk { connection, memory, path, readings, clock };
+        let takes_writes = Arc::new(AtomicBool::new(true));
+        let desk =
+            Desk { connection, memory, path, readings, clock, takes_writes: Arc::clone(&takes_writes) };
         let thread = std::thread::Builder::new()
             .name("redrive-sqlite-writer".to_owned())
             .spawn(move || desk.serve(receiver))?;
-        Ok(Self { sender: Some(sender), thread: Some(thread) })
+        Ok(Self { sender: Some(sender), thread: Some(thread), takes_writes })
     }
 
     /// Runs `work` inside a transaction; when this answers, its writes are durable.
@@ -65,16 +71,31 @@ impl Writer {
         let job: Job = Box::new(move |tx, path| {
             let result = tx.and_then(|tx| work(tx).map_err(|fault| fault.into_port(path)));
             let stands = result.is_ok();
+            let trouble = matches!(result, Err(PortError::Unavailable(_) | PortError::Broken(_)));
             let answer: Answer = Box::new(move |committed| {
                 // Nobody may be waiting any more; the write stands all the same.
                 let _ = reply.send(result.and_then(|value| committed.map(|()| value)));
             });
-            Ran { stands, answer }
+            Ran { stands, trouble, answer }
         });
         let ended = || PortError::Unavailable("the writer of the data file has ended".to_owned());
         let sender = self.sender.as_ref().ok_or_else(ended)?;
         sender.send(job).await.map_err(|_| ended())?;
         answered.await.map_err(|_| ended())?
+    }
+
+    /// Whether the file takes writes: known from the last one, or found out when that one was not taken.
+    pub(crate) async fn ready(&self) -> Result<(), PortError> {
+        if self.takes_writes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.run(|tx| {
+            let version: u32 = tx.sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            // Writes a page, whatever is in it.
+            tx.sql.pragma_update(None, "user_version", version)?;
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -94,6 +115,7 @@ struct Desk {
     path: PathBuf,
     readings: Arc<Readings>,
     clock: Arc<dyn Clock>,
+    takes_writes: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -117,6 +139,7 @@ impl Desk {
         if let Err(error) = self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([]))
         {
             let error = Fault::from(error).into_port(&self.path);
+            self.takes_writes.store(false, Ordering::Relaxed);
             for job in jobs.drain(..) {
                 (job(Err(error.clone()), &self.path).answer)(Ok(()));
             }
@@ -125,7 +148,7 @@ impl Desk {
         let alone = jobs.len() == 1;
         let mut answers = Vec::with_capacity(jobs.len());
         let mut tx = Tx::new(&self.connection, &mut self.memory, &self.readings, self.clock.now());
-        let mut lost = false;
+        let (mut lost, mut trouble) = (false, false);
         while let Some(job) = jobs.pop_front() {
             let marked = alone || savepoint(&self.connection, "SAVEPOINT job").is_ok();
             let ran = job(Ok(&mut tx), &self.path);
@@ -135,6 +158,7 @@ impl Desk {
             } else {
                 tx.drop_back();
             }
+            trouble |= ran.trouble;
             answers.push(ran.answer);
             if self.connection.is_autocommit() {
                 lost = true;
@@ -170,8 +194,14 @@ impl Desk {
             Ok(false) => {
                 Err(PortError::Unavailable("the transaction was given up; nothing was changed".to_owned()))
             }
-            Err(error) => Err(Fault::from(error).into_port(&self.path)),
+            Err(error) => {
+                trouble = true;
+                Err(Fault::from(error).into_port(&self.path))
+            }
         };
+        if trouble || outcome.is_ok() {
+            self.takes_writes.store(!trouble, Ordering::Relaxed);
+        }
         if outcome.is_err() {
             tx.forget_effects();
             if !self.connection.is_autocommit() {

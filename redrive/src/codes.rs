@@ -88,6 +88,7 @@ codes! {
     NO_DATA = "RD-DATA-01", "there is no data file";
     NO_DATA_ACCESS = "RD-DATA-02", "the data file cannot be opened";
     CANNOT_RUN = "RD-RUN-01", "flows cannot be run";
+    DEMO_BROKEN = "RD-DEMO-01", "the demo did not come out as promised";
     UNREADABLE_IMPORT = "RD-IMPORT-01", "settings of a format that is not known";
     NOT_CARRIED_OVER = "RD-IMPORT-02", "a setting that was not carried over";
 }

@@ -9,6 +9,7 @@ use redrive_core::classify::{Classification, ErrorTypes, Rule};
 use redrive_core::policy::{BudgetSpec, ByClass};
 use redrive_core::{Class, Exit, Message, PolicySpec, Reason};
 use redrive_engine::handler::{Context, FunctionHandler, Handler};
+use redrive_engine::hook::{Diverted, FunctionHook, Hooks};
 
 use crate::config::{self, Config, OrderBy};
 use crate::error::{Error, Result};
@@ -43,6 +44,7 @@ pub struct Flow {
     types: ErrorTypes,
     once_per_message: bool,
     timeout: Option<Duration>,
+    hooks: Hooks,
     options: InstanceOptions,
     wrong: Vec<String>,
 }
@@ -78,6 +80,7 @@ impl Flow {
             topology: None,
             durability: None,
             handler_version: None,
+            crash_limit: None,
         };
         let data =
             std::env::var_os("REDRIVE_DATA").map_or_else(|| PathBuf::from("redrive.db"), PathBuf::from);
@@ -88,6 +91,7 @@ impl Flow {
             types: ErrorTypes::default(),
             once_per_message: false,
             timeout: None,
+            hooks: Hooks::default(),
             options: InstanceOptions { listen: None, ..InstanceOptions::new(data) },
             wrong: Vec::new(),
         }
@@ -246,6 +250,42 @@ impl Flow {
         self
     }
 
+    /// Tells a function before a message is diverted: retried later, dead-lettered, parked, discarded or rejected.
+    ///
+    /// It looks on: what it answers, or that it fails, changes nothing about the message.
+    #[must_use]
+    pub fn before_divert<F, Fut, E>(mut self, function: F) -> Self
+    where
+        F: Fn(Diverted) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        self.hooks.before = Some(Arc::new(FunctionHook::new(function)));
+        self
+    }
+
+    /// Tells a function after a message was diverted, or could not be: [`Diverted::problem`] says so.
+    ///
+    /// ```no_run
+    /// # use redrive::{Context, Diverted, Flow, Message};
+    /// # async fn page(text: String) -> Result<(), std::io::Error> { Ok(()) }
+    /// Flow::from("queue:orders")
+    ///     .after_divert(|diverted: Diverted| async move {
+    ///         page(format!("{} is {}: {}", diverted.message.id, diverted.state, diverted.because)).await
+    ///     })
+    ///     .handle(|_: Message, _: Context| async { Ok::<(), std::io::Error>(()) });
+    /// ```
+    #[must_use]
+    pub fn after_divert<F, Fut, E>(mut self, function: F) -> Self
+    where
+        F: Fn(Diverted) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        self.hooks.after = Some(Arc::new(FunctionHook::new(function)));
+        self
+    }
+
     /// The handler: a function of a message and its context.
     pub fn handle<F, Fut, E>(self, function: F) -> Ready
     where
@@ -279,7 +319,8 @@ impl Ready {
 
     /// Starts, and leaves the rest to the caller.
     pub async fn start(self) -> Result<Instance> {
-        let Flow { name, mut flow, policy, types, once_per_message, timeout, options, wrong } = self.flow;
+        let Flow { name, mut flow, policy, types, once_per_message, timeout, hooks, options, wrong } =
+            self.flow;
         if !wrong.is_empty() {
             return Err(Error::Flow(wrong.join("; ")));
         }
@@ -291,6 +332,7 @@ impl Ready {
         let in_code = InCode { handler: Some(self.handler), resolvers };
         let mut spec = flow_spec(&config, &name, in_code, &|name| std::env::var(name).ok())?;
         spec.once_per_message = once_per_message;
+        spec.hooks = hooks;
         spec.timeout = timeout.unwrap_or(spec.timeout);
         let mut instance = Instance::open(options, None).await?;
         instance.start(spec, "a Rust function").await?;

@@ -25,5 +25,6 @@ pub use redrive_core::{
 };
 pub use redrive_engine as engine;
 pub use redrive_engine::handler::Context;
+pub use redrive_engine::hook::Diverted;
 pub use redrive_server as server;
 pub use redrive_sqlite as sqlite;

@@ -32,8 +32,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build the binary and show it at work
-    Demo,
+    /// Build the binary and run its demo: a minute of trouble, and nothing lost
+    Demo {
+        /// Passed on to `redrive demo`, such as `--speed 3`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check: format, lints, licences, tests on real servers, doctests, documentation
     Test {
         /// Leave out the fault tests and everything that needs Java
@@ -44,12 +48,18 @@ enum Task {
     Bench {
         /// The benchmark, such as `core`
         name: Option<String>,
+        /// Arguments for the benchmark, after `--`
+        #[arg(last = true)]
+        arguments: Vec<String>,
     },
-    /// Run the property tests for much longer
+    /// Run the property tests and the kill tests for much longer
     Soak {
         /// How many times the ordinary number of cases
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         times: u32,
+        /// Rounds of kills at random moments
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        kills: u32,
     },
     /// Real servers for tests and for trying things out
     Services {
@@ -61,10 +71,10 @@ enum Task {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.task {
-        Task::Demo => demo::run(),
+        Task::Demo { arguments } => demo::run(&arguments),
         Task::Test { quick } => test::run(quick),
-        Task::Bench { name } => bench::run(name.as_deref()),
-        Task::Soak { times } => soak::run(times),
+        Task::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
+        Task::Soak { times, kills } => soak::run(times, kills),
         Task::Services { action } => services::run(action),
     };
     match outcome {

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the property tests, for much longer than a person would wait for.
+//! `cargo xtask soak`: the property tests and the kill tests, for much longer than a person would wait for.
 
 use crate::command::{cargo, quiet, show};
 use crate::error::{Result, failed};
@@ -9,8 +9,12 @@ use crate::progress::Steps;
 /// How many cases proptest runs when nobody says anything.
 const ORDINARY_CASES: u32 = 256;
 
-pub(crate) fn run(times: u32) -> Result<()> {
-    let mut steps = Steps::new(3);
+/// The test that kills the real binary, as arguments of cargo, and how it learns its rounds.
+const KILL: [&str; 4] = ["--package", "redrive-cli", "--test", "kill"];
+const KILL_ROUNDS: &str = "REDRIVE_KILL_ROUNDS";
+
+pub(crate) fn run(times: u32, kills: u32) -> Result<()> {
+    let mut steps = Steps::new(4);
     steps.run("install what is missing", || install::ensure(&[install::BUILD, install::BUILD_CLIENTS]))?;
     let packages = steps.run("build the tests", || {
         let packages = with_properties(&Metadata::workspace()?);
@@ -21,6 +25,7 @@ pub(crate) fn run(times: u32) -> Result<()> {
             "cargo test",
             cargo().args(["test", "--locked", "--all-features", "--no-run"]).args(&packages),
         )?;
+        quiet("cargo test", cargo().args(["test", "--locked", "--all-features", "--no-run"]).args(KILL))?;
         Ok(packages)
     })?;
     let cases = ORDINARY_CASES.saturating_mul(times);
@@ -30,6 +35,13 @@ pub(crate) fn run(times: u32) -> Result<()> {
         command.args(["test", "--locked", "--all-features", "--lib", "--bins", "--tests"]).args(&packages);
         let status = show(command.env("PROPTEST_CASES", cases.to_string()))?;
         if status.success() { Ok(()) } else { Err(failed("a property does not hold")) }
+    })?;
+    eprintln!("{kills} rounds of kills at random moments");
+    steps.run_shown("kill tests", || {
+        let mut command = cargo();
+        command.args(["test", "--locked", "--all-features"]).args(KILL);
+        let status = show(command.env(KILL_ROUNDS, kills.to_string()))?;
+        if status.success() { Ok(()) } else { Err(failed("something is lost when it is killed")) }
     })
 }
 

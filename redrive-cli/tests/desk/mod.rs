@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redrive::engine::port::{EntryState, Ledger};
-use redrive::sqlite::OpenError;
-use redrive::{Class, Context, Error, Flow, Instance, Message, Ready};
+use redrive::{Class, Context, Flow, Instance, Message, Ready};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -144,23 +143,9 @@ pub(crate) fn text_of(message: &Message) -> String {
     message.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned()).unwrap_or_default()
 }
 
-/// Starts a flow as soon as the file's lock is free: a command that another test is just starting has a copy of every
-/// open file of this process for a moment, and so of the lock of an instance that has stopped.
-pub(crate) async fn started(flow: impl Fn() -> Ready) -> Instance {
-    let start = async {
-        loop {
-            match flow().start().await {
-                Err(Error::Open { source: OpenError::InUse { .. }, .. }) => tokio::task::yield_now().await,
-                started => return started.unwrap(),
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), start).await.unwrap()
-}
-
 /// An instance whose flow `orders` parks what has no address and gives up on everything else.
 pub(crate) async fn orders(data: &Path, broken: Arc<AtomicBool>) -> Instance {
-    started(|| orders_flow(data, broken.clone())).await
+    orders_flow(data, broken).start().await.unwrap()
 }
 
 pub(crate) fn orders_flow(data: &Path, broken: Arc<AtomicBool>) -> Ready {

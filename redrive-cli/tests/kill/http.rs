@@ -11,30 +11,41 @@ use std::time::Duration;
 pub(crate) struct Journal {
     pub(crate) address: SocketAddr,
     calls: Arc<Mutex<BTreeMap<String, Vec<u16>>>>,
+    successes: Arc<Mutex<Vec<String>>>,
     fixed: Arc<AtomicBool>,
 }
 
 impl Journal {
     /// Bodies decide the answers: `ok` 200; `flaky` 503 twice, then 200; `bad` 422; `down` 503. Once it is fixed,
-    /// everything is answered with 200.
+    /// everything is answered with 200. `held` gets no answer before that, nor does
+    /// `refused`, which is answered with 422 then.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let calls: Arc<Mutex<BTreeMap<String, Vec<u16>>>> = Arc::default();
+        let successes: Arc<Mutex<Vec<String>>> = Arc::default();
         let fixed = Arc::new(AtomicBool::new(false));
         let (journal, mended) = (Arc::clone(&calls), Arc::clone(&fixed));
+        let through = Arc::clone(&successes);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (journal, mended) = (Arc::clone(&journal), Arc::clone(&mended));
+                let through = Arc::clone(&through);
                 std::thread::spawn(move || {
                     let mut reader = BufReader::new(stream.try_clone().unwrap());
                     let mut stream = stream;
                     while let Some((headers, body)) = read(&mut reader) {
                         let id = headers.get("idempotency-key").cloned().unwrap_or_default();
+                        while matches!(body.as_slice(), b"held" | b"refused")
+                            && !mended.load(Ordering::SeqCst)
+                        {
+                            std::thread::park_timeout(Duration::from_millis(2));
+                        }
                         let status = {
                             let mut calls = journal.lock().unwrap();
-                            let earlier = calls.entry(id).or_default();
+                            let earlier = calls.entry(id.clone()).or_default();
                             let status = match body.as_slice() {
+                                b"refused" => 422,
                                 _ if mended.load(Ordering::SeqCst) => 200,
                                 b"flaky" if earlier.iter().filter(|status| **status == 503).count() < 2 => {
                                     503
@@ -44,6 +55,9 @@ impl Journal {
                                 _ => 200,
                             };
                             earlier.push(status);
+                            if status == 200 {
+                                through.lock().unwrap().push(id);
+                            }
                             status
                         };
                         if write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").is_err() {
@@ -53,11 +67,18 @@ impl Journal {
                 });
             }
         });
-        Self { address, calls, fixed }
+        Self { address, calls, successes, fixed }
     }
 
     pub(crate) fn fix(&self) {
         self.fixed.store(true, Ordering::SeqCst);
+    }
+
+    /// The messages that were answered with 200, in the order of the answers, each where it was first.
+    pub(crate) fn order(&self) -> Vec<String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let successes = self.successes.lock().unwrap();
+        successes.iter().filter(|id| seen.insert((*id).clone())).cloned().collect()
     }
 
     /// The statuses that each message was answered with.
@@ -67,7 +88,7 @@ impl Journal {
 }
 
 /// The headers and the body of a request or an answer; nothing at the end of the connection.
-fn read(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
+pub(crate) fn read(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
     let mut headers = BTreeMap::new();
     let mut line = String::new();
     if reader.read_line(&mut line).ok()? == 0 {

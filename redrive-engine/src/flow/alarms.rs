@@ -17,6 +17,8 @@ pub(crate) const BLOCKED: &str = "blocked";
 pub(crate) const ENDPOINT_FAULT: &str = "endpoint_fault";
 /// The process died while messages were being handled.
 pub(crate) const SUSPECTS: &str = "suspects";
+/// The broker does not settle.
+pub(crate) const BROKER_AWAY: &str = "broker_away";
 /// The flow's queue takes no more messages.
 pub(crate) const QUEUE_FULL: &str = "queue_full";
 

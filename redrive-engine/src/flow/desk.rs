@@ -44,6 +44,8 @@ struct State {
     gate: Option<Tag>,
     /// That message, between two of its attempts.
     gatekeeper: Option<Job>,
+    /// Whether nothing could be settled.
+    halted: bool,
     paused: bool,
     /// Since when no retry may begin, by a person's order.
     retries_paused: Option<Duration>,
@@ -89,6 +91,7 @@ impl Desk {
                 guards,
                 gate: None,
                 gatekeeper: None,
+                halted: false,
                 paused: false,
                 retries_paused: None,
                 running: 0,
@@ -242,6 +245,12 @@ impl Desk {
         self.news.notify_one();
     }
 
+    /// No call begins, because nothing could be settled; or calls begin again.
+    pub(crate) fn halt(&self, halted: bool) {
+        self.state().halted = halted;
+        self.news.notify_one();
+    }
+
     /// How many messages may be taken in; few while it is open whether any can be handled.
     pub(crate) fn appetite(&self) -> Appetite {
         let state = self.state();
@@ -291,6 +300,9 @@ impl State {
     }
 
     fn pick(&mut self, now: Duration) -> Pick {
+        if self.halted {
+            return Pick::Nothing;
+        }
         if self.paused {
             return self.hold(now, Refused { until: None, endpoint_down: true });
         }

@@ -1,5 +1,6 @@
 //! A message that is kept without having been tried.
 
+use redrive_core::headers::Trail;
 use redrive_core::{Reason, Text, Timestamp};
 
 use super::divert::{entry_of, mint, replay_of};
@@ -43,7 +44,7 @@ impl Why {
 /// Keeps a message in a lane.
 pub(crate) fn keep(
     spec: &FlowSpec,
-    job: Job,
+    mut job: Job,
     lane: LaneName,
     why: Why,
     now: Timestamp,
@@ -60,6 +61,7 @@ pub(crate) fn keep(
         at: now,
         due_at: None,
         attempt: None,
+        earlier: job.earlier(spec),
         attempts: job.attempts(),
         message_type: text(&facts.message_type),
         entity: text(&facts.entity),
@@ -70,7 +72,7 @@ pub(crate) fn keep(
         held: Some(Box::new(why.record())),
         replay: replay_of(&job.delivery.trail),
     };
-    let mut trail = job.delivery.trail.clone();
+    let mut trail = Trail::clone(&job.delivery.trail);
     trail.entry_id = Some(Text::from(entry.to_string()));
     trail.idempotency_key.get_or_insert_with(|| job.delivery.message.id.clone());
     Settlement {

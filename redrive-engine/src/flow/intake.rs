@@ -13,18 +13,29 @@ const PATIENCE: [Duration; 4] =
 
 /// Reads until the flow stops.
 pub(crate) async fn take_in(shared: Arc<Shared>, mut source: Box<dyn Source>) {
+    read(&shared, &mut *source).await;
+    source.close().await;
+}
+
+async fn read(shared: &Shared, source: &mut dyn Source) {
     let mut received: Vec<Delivery> = Vec::new();
     let mut failures = 0_usize;
     loop {
         if let Some(lanes) = &shared.lanes {
             lanes.book().begin_round();
         }
-        let Ok(result) = receive(&shared, &mut *source, &mut received).await else { return };
+        let Ok(result) = receive(shared, source, &mut received).await else { return };
         shared.take_in(&mut received).await;
         match result {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                failures = 0;
+                if shared.trouble.reads() {
+                    log::source_back(&shared.spec);
+                }
+            }
             Err(error) => {
                 log::source_away(&shared.spec, &error, failures);
+                shared.trouble.cannot_read(&error);
                 let wait = PATIENCE[failures.min(PATIENCE.len() - 1)];
                 failures += 1;
                 if shared.sleep(wait).await.is_err() {

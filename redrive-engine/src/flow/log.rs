@@ -64,7 +64,15 @@ pub(crate) fn source_away(spec: &FlowSpec, error: &PortError, times: usize) {
 }
 
 pub(crate) fn broker_away(spec: &FlowSpec, error: &PortError, waiting: usize) {
-    tracing::warn!(flow = &*spec.name, error = %error, waiting, "broker does not settle; trying again");
+    tracing::warn!(flow = &*spec.name, error = %error, waiting, "broker does not settle; no call begins until it does");
+}
+
+pub(crate) fn source_back(spec: &FlowSpec) {
+    tracing::info!(flow = &*spec.name, "source answers again");
+}
+
+pub(crate) fn broker_back(spec: &FlowSpec) {
+    tracing::info!(flow = &*spec.name, "broker settles again");
 }
 
 pub(crate) fn given_up(spec: &FlowSpec, left: usize) {
@@ -86,6 +94,15 @@ pub(crate) fn double(spec: &FlowSpec, message: &Message, state: EntryState) {
 
 pub(crate) fn not_told(spec: &FlowSpec, records: usize) {
     tracing::error!(flow = &*spec.name, records, "ledger stays away; it will not learn of these");
+}
+
+pub(crate) fn parked_instead(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {
+    tracing::warn!(
+        flow = &*spec.name,
+        message_id = settlement.delivery.message.id.as_str(),
+        error = %refusal,
+        "parked: where it was to go does not take it"
+    );
 }
 
 pub(crate) fn not_settled(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {

@@ -14,8 +14,10 @@ mod attempt;
 mod controls;
 mod desk;
 mod divert;
+mod earlier;
 mod guards;
 mod held;
+mod instead;
 mod intake;
 mod job;
 mod lanes;
@@ -26,11 +28,14 @@ mod projection;
 mod settler;
 mod shared;
 mod spec;
+mod telling;
+mod trouble;
 mod worker;
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use redrive_core::SplitMix64;
 use redrive_core::guard::{BreakerState, GuardError};
@@ -42,6 +47,9 @@ pub use spec::FlowSpec;
 
 use crate::port::{Broker, Clock, Ledger, PortError, Subscription};
 use shared::Shared;
+
+/// How long a stop waits for a broker that does not settle, when the calls have used its time up.
+const LEAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a flow did not start.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +90,7 @@ pub struct Flow {
     intake: JoinHandle<()>,
     aside: JoinHandle<()>,
     controls: JoinHandle<()>,
+    telling: JoinHandle<()>,
     settler: JoinHandle<()>,
     nothing_more: CancellationToken,
 }
@@ -108,6 +117,7 @@ impl Flow {
 
         let (aside, arriving_aside) = mpsc::unbounded_channel();
         let (settlements, arriving) = mpsc::unbounded_channel();
+        let (after, to_tell) = mpsc::channel(telling::WAITING);
         let seed = std::hash::RandomState::new().build_hasher().finish();
         let concurrency = spec.concurrency.max(1);
         let shared = Arc::new(Shared {
@@ -116,10 +126,13 @@ impl Flow {
             desk: desk::Desk::new(guards, spec.long_hold),
             lanes: (!spec.order_by.is_none()).then(lanes::Lanes::default),
             controls: controls::Controls::default(),
+            after: spec.hooks.after.is_some().then_some(after),
             spec,
             broker,
             ledger,
             clock,
+            trouble: trouble::Trouble::default(),
+            settled_all: CancellationToken::new(),
             aside,
             settlements,
             in_hand: shared::InHand::default(),
@@ -143,6 +156,7 @@ impl Flow {
             workers,
             intake: tokio::spawn(intake::take_in(Arc::clone(&shared), source)),
             aside: tokio::spawn(aside::wait_aside(Arc::clone(&shared), arriving_aside)),
+            telling: tokio::spawn(telling::tell_all(Arc::clone(&shared), to_tell)),
             controls: tokio::spawn(controls::watch(Arc::clone(&shared))),
             settler: tokio::spawn(settler::settle(Arc::clone(&shared), arriving, nothing_more.clone())),
             nothing_more,
@@ -166,12 +180,13 @@ impl Flow {
     }
 
     /// Stops: intake ends, running attempts get the flow's deadline, what has finished is settled, and everything
-    /// else goes back uncharged.
+    /// else goes back uncharged. What a broker that is away does not settle within that time is delivered again.
     pub async fn stop(mut self) {
         let shared = Arc::clone(&self.view.shared);
         shared.stop.cancel();
         let _ = (&mut self.intake).await;
-        let deadline = tokio::time::sleep(shared.spec.shutdown);
+        let until = tokio::time::Instant::now() + shared.spec.shutdown;
+        let deadline = tokio::time::sleep_until(until);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
@@ -189,7 +204,16 @@ impl Flow {
             shared.put_down(job, std::time::Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let _ = (&mut self.settler).await;
+        // No call is in flight any more, so what the handler keeps running can end while the rest is settled.
+        tokio::join!(shared.end_handler(until), async {
+            let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+            if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+                shared.force.cancel();
+                let _ = (&mut self.settler).await;
+            }
+        });
+        shared.settled_all.cancel();
+        let _ = (&mut self.telling).await;
     }
 }
 
@@ -230,7 +254,7 @@ impl FlowView {
         match self.breaker() {
             Some(BreakerState::Open) => Some("breaker open".to_owned()),
             Some(BreakerState::HalfOpen) => Some("breaker half-open".to_owned()),
-            _ => None,
+            _ => self.trouble().map(|why| format!("broker away: {why}")),
         }
     }
 
@@ -243,6 +267,11 @@ impl FlowView {
     /// Lanes with a message in hand; nothing in a flow that keeps no order.
     pub fn lanes_in_hand(&self) -> usize {
         self.shared.lanes.as_ref().map_or(0, |lanes| lanes.book().len())
+    }
+
+    /// What keeps the flow from its broker, when something does. While nothing can be settled, no call begins.
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.shared.trouble.why()
     }
 
     /// Whether the flow has been told to stop.
@@ -265,6 +294,7 @@ impl Drop for Flow {
         self.view.shared.stop.cancel();
         self.view.shared.abort.cancel();
         self.view.shared.force.cancel();
+        self.view.shared.settled_all.cancel();
         self.nothing_more.cancel();
     }
 }

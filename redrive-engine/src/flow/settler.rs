@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::log;
 use super::projection::Projection;
 use super::shared::{Released, Shared};
+use super::{instead, log};
 use crate::fail;
 use crate::port::{PortError, Settlement};
 
@@ -55,17 +55,29 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         let mut released = Released::default();
         let mut problem = None;
         let apart = !shared.broker.capabilities().records_in_settle;
-        for (settlement, result) in batch.drain(..).zip(results) {
+        for (mut settlement, result) in batch.drain(..).zip(results) {
             match result {
                 Err(error @ (PortError::Unavailable(_) | PortError::Broken(_))) => {
                     problem = Some(error);
                     again.push(settlement);
                     continue;
                 }
+                Err(PortError::Refused(refusal)) if instead::park(&mut settlement, &refusal) => {
+                    log::parked_instead(&shared.spec, &settlement, &refusal);
+                    again.push(settlement);
+                    continue;
+                }
                 // It is not ours any more; whoever has it now decides.
-                Err(PortError::Refused(refusal)) => log::not_settled(&shared.spec, &settlement, &refusal),
-                Ok(()) if apart => projection.add(&settlement),
-                Ok(()) => {}
+                Err(PortError::Refused(refusal)) => {
+                    log::not_settled(&shared.spec, &settlement, &refusal);
+                    shared.tell_after(&settlement, Some(&refusal));
+                }
+                Ok(()) => {
+                    if apart {
+                        projection.add(&settlement);
+                    }
+                    shared.tell_after(&settlement, None);
+                }
             }
             released.add(&settlement.delivery);
             shared.has_settled(&settlement);
@@ -76,6 +88,7 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         *batch = again;
         if let Some(problem) = problem {
             log::broker_away(&shared.spec, &problem, batch.len());
+            shared.cannot_settle(&problem);
             tokio::select! {
                 () = shared.force.cancelled() => {
                     log::given_up(&shared.spec, batch.len());
@@ -83,6 +96,8 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                 }
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
             }
+        } else {
+            shared.settles();
         }
     }
 }

@@ -20,7 +20,12 @@ use super::lanes::Lanes;
 use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
-use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, Room, Settlement};
+use super::trouble::Trouble;
+use crate::hook::Diverted;
+use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
+
+/// How long a handler may take to end, however much of a stop's time is left.
+const HANDLER_ENDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// The flow stops.
 #[derive(Debug)]
@@ -36,11 +41,16 @@ pub(crate) struct Shared {
     /// Nothing in a flow that keeps no order.
     pub(crate) lanes: Option<Lanes>,
     pub(crate) controls: Controls,
+    pub(crate) trouble: Trouble,
     pub(crate) metrics: FlowMetrics,
     pub(crate) alarms: Alarms,
     /// Jobs that wait in hand for longer than a slot should be kept.
     pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
+    /// What the hook after a diversion is told; nothing when there is none.
+    pub(crate) after: Option<mpsc::Sender<Diverted>>,
+    /// Nothing is settled any more.
+    pub(crate) settled_all: CancellationToken,
     pub(crate) in_hand: InHand,
     /// No new attempts.
     pub(crate) stop: CancellationToken,
@@ -170,6 +180,24 @@ impl Shared {
         }
     }
 
+    /// The broker did not settle; no call begins until it does.
+    pub(crate) fn cannot_settle(&self, error: &PortError) {
+        self.trouble.cannot_settle(error);
+        self.desk.halt(true);
+        self.alarms.raise(alarms::BROKER_AWAY, self.clock.now(), || {
+            format!("the broker does not do its part, messages are held: {error}")
+        });
+    }
+
+    /// The broker settles.
+    pub(crate) fn settles(&self) {
+        if self.trouble.settles() {
+            log::broker_back(&self.spec);
+            self.desk.halt(false);
+            self.alarms.clear(alarms::BROKER_AWAY);
+        }
+    }
+
     /// Hands a settlement to the settler.
     pub(crate) fn send(&self, settlement: Settlement) {
         // The settler outlives every worker, so there is always someone to take it.
@@ -234,6 +262,14 @@ impl Shared {
         self.settle(diversion.settle(job));
     }
 
+    /// Ends what the handler keeps running, within what is left of a stop's time; at once when that is hurried.
+    pub(crate) async fn end_handler(&self, until: tokio::time::Instant) {
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        let (least, most) = HANDLER_ENDS;
+        let hurried = self.force.is_cancelled();
+        self.spec.handler.shutdown(if hurried { Duration::ZERO } else { left.clamp(least, most) }).await;
+    }
+
     /// Releases a delivery without a word about it.
     pub(crate) fn release(&self, job: Job) {
         self.settle(job.settled(Outcome::Ack));
@@ -243,7 +279,7 @@ impl Shared {
     ///
     /// Only what the ledger has finished, or keeps itself, is taken for a double, so that dropping it loses nothing.
     pub(crate) async fn is_double(&self, delivery: &Delivery) -> bool {
-        let Trail { attempt: 0, replay: Some(_), entry_id: Some(id), .. } = &delivery.trail else {
+        let Trail { attempt: 0, replay: Some(_), entry_id: Some(id), .. } = &*delivery.trail else {
             return false;
         };
         let entry = match self.ledger.entry(id).await {

@@ -8,6 +8,7 @@ use redrive_core::guard::{BreakerConfig, Rate, RetryBudgetConfig};
 use redrive_core::{FactSources, OrderBy, Policy, Redaction};
 
 use crate::handler::Handler;
+use crate::hook::Hooks;
 use crate::journal::Journal;
 
 /// Everything a flow needs to run, complete and checked.
@@ -55,6 +56,8 @@ pub struct FlowSpec {
     pub rejected: Option<Arc<str>>,
     /// Who owns the flow.
     pub owner: Option<Arc<str>>,
+    /// Who is told before and after a message is diverted.
+    pub hooks: Hooks,
     /// Where running calls are named, so that a message that kills the process is known by the next one; without
     /// it crashes are not counted.
     pub journal: Option<Arc<Journal>>,
@@ -82,12 +85,14 @@ impl FlowSpec {
             breaker: Some(BreakerConfig::default()),
             retry_budget: Some(RetryBudgetConfig::default()),
             long_hold: Duration::from_secs(30),
-            prefetch: 1_024,
+            // Four times what is settled at once: some is read and some is tried while some is settled.
+            prefetch: 4_096,
             prefetch_bytes: 64 * 1024 * 1024,
             shutdown: Duration::from_secs(25),
             once_per_message: false,
             rejected: None,
             owner: None,
+            hooks: Hooks::default(),
             journal: None,
             crash_limit: 2,
         }

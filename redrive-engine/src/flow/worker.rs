@@ -64,13 +64,15 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     if job.crashes >= spec.crash_limit.max(1) {
         let began = Began { at: started_at, took: Duration::ZERO };
         let failure = Box::new(crashed(job.crashes));
+        // The rule for it asks for two.
+        job.crashes = job.crashes.max(2);
         shared.cleared(&job.delivery.message.id);
         return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
     }
     let started = shared.clock.monotonic();
     job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
-    shared.metrics.started();
+    shared.metrics.started(started_at, job.first_failure_at());
     let journal = spec.journal.as_deref();
     let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
     let attempted = tokio::select! {
@@ -80,6 +82,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     };
     drop(named);
     let took = shared.clock.monotonic().saturating_sub(started);
+    shared.metrics.ignored(spec.handler.ignored());
     if job.crashes > 0 {
         shared.cleared(&job.delivery.message.id);
         job.crashes = 0;
@@ -170,8 +173,8 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
 }
 
 /// The message is done.
-fn finish(shared: &Shared, job: Job) {
-    let record = divert::recovered(&shared.spec, &job, shared.clock.now());
+fn finish(shared: &Shared, mut job: Job) {
+    let record = divert::recovered(&shared.spec, &mut job, shared.clock.now());
     if record.is_some() {
         shared.metrics.recovered();
     }
@@ -235,7 +238,8 @@ async fn failed(
     if let Some(after) = after {
         shared.metrics.retried(kind, &decision.reason);
         job.waits(after);
-        job.last = Some(Box::new(LastFailure { failure, decision, facts, attempts_allowed, began }));
+        let number = job.attempts();
+        job.stays(spec, LastFailure { failure, decision, facts, attempts_allowed, began, number });
         return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);
@@ -250,7 +254,9 @@ async fn failed(
         now,
         random: [rng.next_u64(), rng.next_u64()],
     };
-    shared.settle(diversion.settle(job));
+    let settlement = diversion.settle(job);
+    shared.tell_before(&settlement).await;
+    shared.settle(settlement);
     None
 }
 

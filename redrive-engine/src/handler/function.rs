@@ -93,16 +93,17 @@ pub async fn catch<F: Future<Output = Attempted>>(call: F) -> Attempted {
     let mut call = pin!(call);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
         Ok(poll) => poll,
-        Err(payload) => Poll::Ready(Attempted::failure(Failure::from_panic(panic_text(payload.as_ref())))),
+        Err(payload) => Poll::Ready(Attempted::failure(Failure::from_panic(
+            panic_text(payload.as_ref()).unwrap_or("the handler panicked with a value that is no text"),
+        ))),
     })
     .await
 }
 
-/// What a panic said. The failure cuts it to its own bound.
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
+/// What a panic said, when it was text. The failure cuts it to its own bound.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
     payload
         .downcast_ref::<&'static str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("the handler panicked with a value that is no text")
 }

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use redrive_core::{Failure, Message, Text, Timestamp};
 
 pub use self::command::CommandHandler;
+pub(crate) use self::function::panic_text;
 pub use self::function::{FunctionHandler, catch};
 pub use self::jsonl::JsonlHandler;
 pub use self::process::{CommandLine, CommandLineError};

@@ -146,6 +146,12 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     /// Publishes; when it returns, what was accepted is durable.
     async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError>;
 
+    /// Whether it takes writes now. Costs nothing while the last write was taken; after one that was not, a small one
+    /// is tried.
+    async fn ready(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// The queues or topics and what lies in them.
     async fn queues(&self) -> Result<Vec<QueueInfo>, PortError>;
 }
@@ -159,6 +165,10 @@ pub trait Source: Send {
 
     /// How much lies in the source; what this reader holds unsettled counts as ready.
     async fn depth(&mut self) -> Result<Depth, PortError>;
+
+    /// Ends what it has under way and waits for that. Called once, when nothing more is received; what was taken in
+    /// can still be settled.
+    async fn close(&mut self) {}
 
     /// How far the source can be behind its due times by construction; zero where delays are exact.
     fn granularity(&self) -> Duration {

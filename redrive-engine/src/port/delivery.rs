@@ -1,6 +1,7 @@
 //! A message in hand.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
 use redrive_core::Message;
 use redrive_core::Timestamp;
@@ -39,11 +40,31 @@ pub struct Delivery {
     /// The message as it was published; Redrive's own headers are in it and decoded in `trail`.
     pub message: Message,
     /// What Redrive knows of its past, bounded; empty on a first delivery.
-    pub trail: Trail,
+    pub trail: Carried,
     /// Where it was read.
     pub source: SourceRef,
     /// When it was published or came due: what its lateness is measured against.
     pub ready_at: Timestamp,
     /// Whether it was handed out before and not settled: another process, or this one before a crash.
     pub redelivered: bool,
+}
+
+/// The trail that a message carries. Most messages carry none, and a trail is large: only one that says something
+/// takes room, so that a delivery can be handed from part to part.
+#[derive(Debug, Clone, Default)]
+pub struct Carried(Option<Box<Trail>>);
+
+impl From<Trail> for Carried {
+    fn from(trail: Trail) -> Self {
+        Self(Some(Box::new(trail)))
+    }
+}
+
+impl Deref for Carried {
+    type Target = Trail;
+
+    fn deref(&self) -> &Trail {
+        static FIRST: LazyLock<Trail> = LazyLock::new(Trail::default);
+        self.0.as_deref().unwrap_or_else(|| &*FIRST)
+    }
 }

@@ -22,14 +22,17 @@ pub(super) async fn alive() -> Answer {
     ok(&json!({ "alive": true }))
 }
 
-/// `GET /readyz`: the flows read and the ledger answers. It says no more than that: anyone may ask.
+/// `GET /readyz`: the flows read, the ledger answers and the broker takes writes. It says no more than that: anyone may ask.
 pub(super) async fn ready(State(api): State<Api>) -> Answer {
     if !api.flows.ready() {
         return Err(Problem::new(codes::UNAVAILABLE, "not every flow has begun"));
     }
-    match timeout(LONGEST_LOOK, api.ledger.counts()).await {
-        Ok(Ok(_)) => ok(&json!({ "ready": true })),
-        _ => Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer")),
+    let Ok(Ok(_)) = timeout(LONGEST_LOOK, api.ledger.counts()).await else {
+        return Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer"));
+    };
+    match timeout(LONGEST_LOOK, api.broker.ready()).await {
+        Ok(Ok(())) => ok(&json!({ "ready": true })),
+        _ => Err(Problem::new(codes::UNAVAILABLE, "the data cannot be written; messages are held")),
     }
 }
 
@@ -38,7 +41,10 @@ pub(super) async fn metrics(State(api): State<Api>) -> Answer {
     let mut text =
         api.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
     let counts = api.ledger.counts().await?;
-    metrics::write(&mut text, &counts, &api.flows.flows(), api.clock.now());
+    metrics::write(&mut text, &counts, api.clock.now());
+    if api.metrics.is_none() {
+        metrics::write_alarms(&mut text, &api.flows.flows());
+    }
     let mut response = (StatusCode::OK, text).into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -7,7 +7,7 @@ use rusqlite::OptionalExtension;
 use super::record::{self, Stored};
 use super::{audit, deeds, entry};
 use crate::fault::Done;
-use crate::publish;
+use crate::publish::{self, Insert};
 use crate::store::Store;
 use crate::tx::Tx;
 
@@ -42,7 +42,15 @@ fn publish_copy(
     })?;
     let queue = tx.queue(&name)?;
     let meta = tx.meta(queue)?;
-    let new = publish::publish_one(tx, queue, &name, meta, edited, Some(stored.id.as_bytes()))??;
+    let new = publish::publish_one(
+        tx,
+        &mut Insert::new(tx)?,
+        queue,
+        &name,
+        meta,
+        edited,
+        Some(stored.id.as_bytes()),
+    )??;
     record::add_line(tx, eid, &deeds::person_line("copy", actor, None, now))?;
     audit::add(tx, actor, "copy", &format!("{} as {new}", stored.id.hyphenated()), 1, now)?;
     Ok(new)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redrive_core::headers::{self, Replay, Spelling, Trail};
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Delivery, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, SourceRef, Tag};
 use rusqlite::{OptionalExtension, params};
 
 use super::record::Stored;
@@ -129,7 +129,7 @@ impl Shelf {
         Ok(Delivery {
             tag: Tag { stream: self.queue, epoch: 0, number: self.row.cast_unsigned() },
             message,
-            trail: Trail::default(),
+            trail: Carried::default(),
             source: SourceRef { kind: "embedded".into(), name: "".into(), partition: None, offset: None },
             ready_at: Timestamp::default(),
             redelivered: false,

@@ -42,7 +42,7 @@ async fn bytes_come_out_as_they_went_in() {
         assert_eq!(message.key, sent.key);
         assert_eq!(message.headers, headers);
         assert_eq!(message.content_type.as_deref(), Some("application/json"));
-        assert_eq!(taken[0].trail, redrive_core::headers::Trail::default());
+        assert_eq!(*taken[0].trail, redrive_core::headers::Trail::default());
 
         // A diversion keeps all of it and adds its own headers, which replace themselves.
         for round in 1..=2 {

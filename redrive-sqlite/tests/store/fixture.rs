@@ -153,6 +153,7 @@ pub(crate) fn record(entry: EntryId, flow: &str, state: EntryState, attempts: u3
         at: now,
         due_at: None,
         attempt: None,
+        earlier: Vec::new(),
         attempts,
         message_type: None,
         entity: None,
@@ -189,7 +190,7 @@ pub(crate) fn failed(delivery: &Delivery, outcome: Outcome, error: &str, now: Ti
         first_failure_at: delivery.trail.first_failure_at.or(Some(now)),
         last_failure_at: Some(now),
         error_message: Some(error.into()),
-        ..delivery.trail.clone()
+        ..(*delivery.trail).clone()
     };
     let record = Record {
         due_at: due,
@@ -206,7 +207,8 @@ pub(crate) fn failed(delivery: &Delivery, outcome: Outcome, error: &str, now: Ti
 /// What an engine does with a message that has to be kept untried in a lane.
 pub(crate) fn held(delivery: &Delivery, lane: LaneName, now: Timestamp) -> Settlement {
     let entry = entry_of(delivery);
-    let trail = Trail { entry_id: Some(entry.hyphenated().to_string().into()), ..delivery.trail.clone() };
+    let trail =
+        Trail { entry_id: Some(entry.hyphenated().to_string().into()), ..Trail::clone(&delivery.trail) };
     let kept = HeldRecord {
         behind: Some("somebody".to_owned()),
         reason: Reason::PREDECESSOR_PENDING,

@@ -6,6 +6,7 @@ mod delivery;
 mod fixture;
 mod histories;
 mod lanes;
+mod migrating;
 mod opening;
 mod publishing;
 mod replays;

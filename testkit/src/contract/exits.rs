@@ -120,3 +120,20 @@ pub async fn a_rejection_without_a_target_is_parked(fixture: &impl Fixture) {
     stage.drained().await;
     stage.ends(flow).await;
 }
+
+/// What should be rejected to a place that does not take it is parked, and does not lie in hand until the next start.
+pub async fn a_rejection_that_its_target_refuses_is_parked(fixture: &impl Fixture) {
+    let stage = Stage::open(fixture).await;
+    let written = json!({ "retry": stage.ticks(1), "exits": { "default": "reject" } });
+    let mut spec = stage.flow(written.clone());
+    spec.policy = (*stage.policy(written)).clone().with_reject_target().into();
+    spec.rejected = Some("no name of a queue".into());
+    let flow = stage.start(spec).await;
+    stage.handler.otherwise(Step::status(422));
+    stage.publish("a").await;
+    let entry = stage.stands("a", EntryState::Parked).await;
+    assert!(entry.because.contains("does not take it"), "{}", entry.because);
+    assert_eq!(stage.handler.attempts_of("a"), [1]);
+    stage.drained().await;
+    stage.ends(flow).await;
+}

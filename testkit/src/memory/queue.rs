@@ -82,7 +82,7 @@ impl Queue {
             row.claimed = true;
             into.push(Delivery {
                 tag: Tag { stream, epoch, number },
-                trail: headers::decode(&row.message.headers, Spelling::Default).trail,
+                trail: headers::decode(&row.message.headers, Spelling::Default).trail.into(),
                 message: row.message.clone(),
                 source: SourceRef {
                     kind: "memory".into(),

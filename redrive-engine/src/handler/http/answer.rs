@@ -14,7 +14,7 @@ use super::encoding::decoded;
 use crate::handler::{Attempted, Charge};
 
 /// How much of an answer's body is kept with a failure.
-const MAX_EXCERPT: usize = 4 * 1024;
+pub(super) const MAX_EXCERPT: usize = 4 * 1024;
 /// How much of a body is read in all: up to here it is cheaper to read than to open another connection.
 const MAX_READ: usize = 64 * 1024;
 /// How long the rest of a body may take. The head has said what there is to say.
@@ -58,7 +58,7 @@ pub(super) async fn read(
     Attempted { result: Err(Box::new(failure)), charge }
 }
 
-fn describe(status: StatusCode, verdict: Option<&Verdict>, target: &str) -> String {
+pub(super) fn describe(status: StatusCode, verdict: Option<&Verdict>, target: &str) -> String {
     let status = match status.canonical_reason() {
         Some(phrase) => format!("{} {phrase}", status.as_u16()),
         None => status.as_u16().to_string(),
@@ -106,7 +106,7 @@ fn pass_over<T>(ignored: &AtomicU64, header: &str, text: &str) -> Option<T> {
 }
 
 /// Reads a body up to its bounds, and answers its beginning. Errors end it: the head has already arrived.
-async fn read_body(mut body: Incoming, keep: usize) -> Vec<u8> {
+pub(super) async fn read_body(mut body: Incoming, keep: usize) -> Vec<u8> {
     let mut kept = Vec::new();
     if body.is_end_stream() {
         return kept;
@@ -135,7 +135,7 @@ fn keep_some(kept: &mut Vec<u8>, data: &Bytes, keep: usize) {
 }
 
 /// The excerpt as text; a character that the cut went through is left out.
-fn text(mut bytes: Vec<u8>) -> String {
+pub(super) fn text(mut bytes: Vec<u8>) -> String {
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
     {

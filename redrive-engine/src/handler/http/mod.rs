@@ -5,8 +5,10 @@ mod client;
 mod encoding;
 mod fault;
 mod passing;
+pub(crate) mod post;
 mod private;
 mod request;
+mod target;
 mod webhook;
 
 use std::fmt;
@@ -17,17 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use hyper::{Method, Request, Uri};
 use redrive_core::Message;
 
 pub use webhook::{WebhookSecret, WebhookSecretError};
 
-use self::client::Client;
 use self::request::Head;
+use self::target::Target;
 use super::{Attempted, Context, Handler};
 
 /// How an endpoint is called.
@@ -109,10 +106,7 @@ pub enum HttpHandlerError {
 
 /// An HTTP endpoint as a handler.
 pub struct HttpHandler {
-    client: Client,
-    uri: Uri,
-    /// The address as failures show it: without credentials and query.
-    shown: String,
+    target: Target,
     head: Head,
     version: Option<Arc<str>>,
     ignored: AtomicU64,
@@ -120,7 +114,7 @@ pub struct HttpHandler {
 
 impl fmt::Debug for HttpHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpHandler").field("address", &self.shown).finish_non_exhaustive()
+        f.debug_struct("HttpHandler").field("address", &self.target.shown).finish_non_exhaustive()
     }
 }
 
@@ -135,24 +129,9 @@ impl HttpHandler {
     /// assert!(HttpHandler::new("http://169.254.169.254/latest", options).is_err());
     /// ```
     pub fn new(address: &str, options: HttpOptions) -> Result<Self, HttpHandlerError> {
-        let (uri, credentials) = read_address(address)?;
-        let host = uri.host().unwrap_or_default();
-        if let Ok(ip) = host.trim_matches(['[', ']']).parse()
-            && options.refuse_private
-            && private::is_private(ip)
-        {
-            return Err(HttpHandlerError::Private(ip));
-        }
-        let mut own: Vec<_> = credentials.map(|value| (AUTHORIZATION, value)).into_iter().collect();
-        for (name, value) in &options.headers {
-            own.push(read_header(name, value).ok_or_else(|| HttpHandlerError::Header(name.clone()))?);
-        }
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let shown = format!("{}://{authority}{}", uri.scheme_str().unwrap_or_default(), uri.path());
+        let (target, own) = Target::read(address, &options)?;
         Ok(Self {
-            client: client::client(&options)?,
-            shown,
-            uri,
+            target,
             head: Head::new(own, options.secrets),
             version: options.version,
             ignored: AtomicU64::new(0),
@@ -164,16 +143,13 @@ impl HttpHandler {
 impl Handler for HttpHandler {
     async fn call(&self, message: &Message, context: &Context) -> Attempted {
         let began = tokio::time::Instant::now();
-        let mut request = Request::new(Full::new(message.body.clone().unwrap_or_default()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.head.build(message, context);
-        match self.client.request(request).await {
+        let body = message.body.clone().unwrap_or_default();
+        match self.target.post(self.head.build(message, context), body).await {
             Ok(response) => {
                 let now = context.started_at() + began.elapsed();
-                answer::read(response, &self.shown, now, &self.ignored).await
+                answer::read(response, &self.target.shown, now, &self.ignored).await
             }
-            Err(error) => Attempted::failure(fault::failure(&error, &self.shown)),
+            Err(failure) => Attempted::failure(failure),
         }
     }
 
@@ -186,64 +162,9 @@ impl Handler for HttpHandler {
     }
 }
 
-/// The address to post to, and the credentials that stood in it as the header they are sent in.
-fn read_address(address: &str) -> Result<(Uri, Option<HeaderValue>), HttpHandlerError> {
-    let uri: Uri = address.parse().map_err(|_| HttpHandlerError::Address)?;
-    let mut parts = uri.into_parts();
-    if !matches!(parts.scheme.as_ref().map(hyper::http::uri::Scheme::as_str), Some("http" | "https")) {
-        return Err(HttpHandlerError::Address);
-    }
-    let authority = parts.authority.take().ok_or(HttpHandlerError::Address)?;
-    let (user, host) = match authority.as_str().rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority.as_str()),
-    };
-    let credentials = user.map(|user| {
-        let (name, password) = user.split_once(':').unwrap_or((user, ""));
-        let pair = format!("{}:{}", encoding::decoded(name), encoding::decoded(password));
-        format!("Basic {}", STANDARD.encode(pair))
-    });
-    let credentials = credentials.map(|text| {
-        let mut value = HeaderValue::try_from(text).map_err(|_| HttpHandlerError::Address)?;
-        value.set_sensitive(true);
-        Ok(value)
-    });
-    let credentials = credentials.transpose()?;
-    parts.authority = Some(host.parse().map_err(|_| HttpHandlerError::Address)?);
-    let uri = Uri::from_parts(parts).map_err(|_| HttpHandlerError::Address)?;
-    if uri.host().is_none_or(str::is_empty) {
-        return Err(HttpHandlerError::Address);
-    }
-    Ok((uri, credentials))
-}
-
-/// A header of every request; nothing when it cannot be sent, or when the HTTP library has to set it.
-fn read_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
-    const FRAMING: [&str; 7] =
-        ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
-    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    if FRAMING.contains(&name.as_str()) {
-        return None;
-    }
-    let mut value = HeaderValue::from_str(value).ok()?;
-    value.set_sensitive(true);
-    Some((name, value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn credentials_leave_the_address() {
-        let address = "http://me:p%40ss%3A@host:8080/orders?token=secret";
-        let handler = HttpHandler::new(address, HttpOptions::default()).unwrap();
-        assert_eq!(handler.uri, "http://host:8080/orders?token=secret");
-        assert_eq!(handler.shown, "http://host:8080/orders");
-        let (_, credentials) = read_address(address).unwrap();
-        assert_eq!(credentials.unwrap(), "Basic bWU6cEBzczo=");
-        assert_eq!(format!("{handler:?}"), "HttpHandler { address: \"http://host:8080/orders\", .. }");
-    }
 
     #[test]
     fn refuses_what_is_no_endpoint() {

@@ -16,7 +16,7 @@ const CE_SOURCE: HeaderName = HeaderName::from_static("ce-source");
 const CE_SPECVERSION: HeaderName = HeaderName::from_static("ce-specversion");
 const CE_TIME: HeaderName = HeaderName::from_static("ce-time");
 const CE_TYPE: HeaderName = HeaderName::from_static("ce-type");
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const CALLS_LEFT: HeaderName = HeaderName::from_static("redrive-calls-left");
 const DEADLINE: HeaderName = HeaderName::from_static("redrive-deadline");
@@ -30,7 +30,8 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("redrive/", env!("CARGO_PKG_VERSION")));
+pub(super) const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("redrive/", env!("CARGO_PKG_VERSION")));
 const ONE_ZERO: HeaderValue = HeaderValue::from_static("1.0");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const FALSE: HeaderValue = HeaderValue::from_static("false");
@@ -78,21 +79,33 @@ impl Head {
         if message.body.is_none() {
             headers.insert(TOMBSTONE, TRUE);
         }
-        if !self.secrets.is_empty() {
-            let timestamp = (context.started_at().as_millis() / 1_000).to_string();
-            let body = message.body.as_deref().unwrap_or_default();
-            let signature = sign(&self.secrets, key.as_bytes(), &timestamp, body);
-            headers.insert(WEBHOOK_ID, key.clone());
-            headers.insert(WEBHOOK_TIMESTAMP, encoded_str(&timestamp));
-            if let Ok(signature) = HeaderValue::try_from(signature) {
-                headers.insert(WEBHOOK_SIGNATURE, signature);
-            }
-        }
+        let body = message.body.as_deref().unwrap_or_default();
+        put_signature(&mut headers, &self.secrets, &key, context.started_at(), body);
         headers.insert(IDEMPOTENCY_KEY, key);
         for (name, value) in &self.own {
             headers.insert(name, value.clone());
         }
         headers
+    }
+}
+
+/// Signs a request, when there are secrets.
+pub(super) fn put_signature(
+    headers: &mut HeaderMap,
+    secrets: &[WebhookSecret],
+    id: &HeaderValue,
+    at: Timestamp,
+    body: &[u8],
+) {
+    if secrets.is_empty() {
+        return;
+    }
+    let timestamp = (at.as_millis() / 1_000).to_string();
+    let signature = sign(secrets, id.as_bytes(), &timestamp, body);
+    headers.insert(WEBHOOK_ID, id.clone());
+    headers.insert(WEBHOOK_TIMESTAMP, encoded_str(&timestamp));
+    if let Ok(signature) = HeaderValue::try_from(signature) {
+        headers.insert(WEBHOOK_SIGNATURE, signature);
     }
 }
 

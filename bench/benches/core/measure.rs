@@ -10,20 +10,20 @@ const SAMPLE: Duration = Duration::from_millis(20);
 
 /// What one call costs.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Nanoseconds of the middle sample.
-    pub nanos: f64,
+    pub(crate) nanos: f64,
     /// Half the distance between the lower and the upper quartile, as a share of the middle.
-    pub noise: f64,
+    pub(crate) noise: f64,
     /// Heap allocations.
-    pub allocations: f64,
+    pub(crate) allocations: f64,
     /// Bytes allocated.
-    pub bytes: f64,
+    pub(crate) bytes: f64,
 }
 
 /// Measures one call: warms up, finds how many calls make a sample, takes the middle of many samples, and counts
 /// the allocations of a thousand calls.
-pub fn measure<T>(mut call: impl FnMut() -> T) -> Measured {
+pub(crate) fn measure<T>(mut call: impl FnMut() -> T) -> Measured {
     let mut calls = 1_u32;
     let per_sample = loop {
         let took = time(calls, &mut call);

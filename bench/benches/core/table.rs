@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-use crate::Measured;
+use crate::measure::Measured;
 
 /// What a figure should reach.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Aim {
+pub(crate) struct Aim {
     /// At most so many nanoseconds.
-    pub nanos: Option<f64>,
+    pub(crate) nanos: Option<f64>,
     /// At most so many allocations.
-    pub allocations: Option<f64>,
+    pub(crate) allocations: Option<f64>,
 }
 
 /// A table of costs.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<(String, Measured, Aim)>,
 }
 
 impl Table {
     /// Adds a row.
-    pub fn add(&mut self, name: &str, measured: Measured, aim: Aim) {
+    pub(crate) fn add(&mut self, name: &str, measured: Measured, aim: Aim) {
         self.rows.push((name.to_owned(), measured, aim));
     }
 }

@@ -1,15 +1,19 @@
 //! `cargo xtask bench core`: what a decision, a header, a fact and a fingerprint cost.
 
+mod measure;
+mod table;
+
 use std::hint::black_box;
 use std::time::Duration;
 
-use bench::{Aim, Table, measure};
+use measure::measure;
 use redrive_core::classify::Subject;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::headers::{self, Spelling, Trail};
 use redrive_core::{
     Class, FactSources, Failure, Headers, History, Policy, PolicySpec, Reason, SplitMix64, Timestamp, decide,
 };
+use table::{Aim, Table};
 
 const NOW: Timestamp = Timestamp::from_millis(1_782_896_400_000);
 
