@@ -10,6 +10,7 @@ use redrive_engine::port::{
 use redrive_sqlite::Store;
 
 use crate::fixture::{Fixture, ann, assert_sound, failed, held, recovered, subscribe, take};
+use crate::settling::rusqlite_of;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -242,6 +243,9 @@ proptest! {
                 world.step(step).await;
             }
             assert_sound(&world.store).await;
+            let lanes = "SELECT count(*) FROM lanes WHERE lane NOT GLOB 'quarantine:*'";
+            let lanes: u64 = rusqlite_of(&world.fixture).query_row(lanes, [], |row| row.get(0)).unwrap();
+            assert_eq!(world.store.held_lanes("orders").await, Ok(lanes), "known without a look at the file");
             world.assert_nothing_lost().await;
         });
     }
