@@ -5,7 +5,8 @@
 //!
 //! - A diversion whose settlement names the message's own lane holds that lane behind the message.
 //! - [`Outcome::Hold`](super::Outcome::Hold) keeps a message in a lane, in the order of arrival. When the lane has opened
-//!   meanwhile, the message is given back instead: it goes on at once.
+//!   meanwhile, the message goes on at once, and whoever is kept after it stays behind it: what was taken in meanwhile
+//!   cannot overtake it.
 //! - When the head's entry comes to an end (recovered, discarded, rejected, archived, rerouted or skipped), the next
 //!   messages are let go, in order. Until they are all through, whoever arrives is kept behind them.
 

@@ -16,7 +16,9 @@ pub enum Outcome {
         until: Timestamp,
     },
     /// Keep it in a lane: behind its failed head, behind a message it follows, or in quarantine. When the lane has
-    /// opened meanwhile the message is given back, and the record is not written.
+    /// opened meanwhile it goes on at once, and whatever is kept in that lane after it stays behind it; when its
+    /// quarantine has ended meanwhile it comes again in a moment. When the message in front waits for this one in turn,
+    /// it is parked. Only a lane's own head is given back as it was, without its record.
     Hold {
         /// The lane that keeps it.
         lane: LaneName,

@@ -31,7 +31,7 @@ pub(crate) fn tidy(tx: &mut Tx<'_>, retention: &Retention, limit: u64, now: Time
             .sql
             .prepare_cached(
                 "SELECT eid FROM entries WHERE state = ?1 AND last_failed < ?2 AND changed < ?2
-                 AND id NOT IN (SELECT head FROM lanes WHERE head IS NOT NULL) LIMIT ?3",
+                 AND NOT EXISTS (SELECT 1 FROM lanes WHERE head = entries.id) LIMIT ?3",
             )?
             .query_map(params![state::number(standing), before, limit - removed], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use redrive_engine::port::{
-    Broker, Deed, Delivery, EntryId, EntryState, Filter, LaneName, Ledger, NewMessage, NewReplay, Outcome,
-    Page, Published, ReplayState, Retention, Selection, Source,
+    Broker, Deed, Delivery, EntryId, EntryState, Filter, LaneName, Ledger, NewMessage, NewReplay, Order,
+    Outcome, Page, Published, Quarantine, ReplayState, Retention, Selection, Settlement, Source,
 };
 use redrive_sqlite::Store;
 
-use crate::fixture::{Fixture, ann, assert_sound, failed, recovered, subscribe, take};
+use crate::fixture::{Fixture, ann, assert_sound, failed, held, recovered, subscribe, take};
+use crate::settling::rusqlite_of;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -19,6 +20,7 @@ enum Step {
     BeginReplay { max: u64 },
     SendReplay { limit: u64 },
     SteerReplay { to: usize },
+    Quarantine { begins: bool },
     Tidy,
     Wait { millis: i64 },
     Reopen,
@@ -27,16 +29,25 @@ enum Step {
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => prop::option::of(0..500_i64).prop_map(|delay| Step::Publish { delay }),
-        8 => (0..8_usize, 0..9_usize).prop_map(|(place, how)| Step::Settle { place, how }),
-        6 => (0..7_usize, prop::option::of(0..9_usize), 0..20_usize)
+        8 => (0..8_usize, 0..12_usize).prop_map(|(place, how)| Step::Settle { place, how }),
+        6 => (0..8_usize, prop::option::of(0..9_usize), 0..20_usize)
             .prop_map(|(deed, by_state, place)| Step::Act { deed, by_state, place }),
         1 => (1..5_u64).prop_map(|max| Step::BeginReplay { max }),
         2 => (1..4_u64).prop_map(|limit| Step::SendReplay { limit }),
         1 => (0..3_usize).prop_map(|to| Step::SteerReplay { to }),
+        1 => any::<bool>().prop_map(|begins| Step::Quarantine { begins }),
         1 => Just(Step::Tidy),
         2 => (0..400_i64).prop_map(|millis| Step::Wait { millis }),
         1 => Just(Step::Reopen),
     ]
+}
+
+fn lane(place: usize) -> LaneName {
+    LaneName::of_key(format!("lane-{}", place % 3).as_bytes())
+}
+
+fn kept_back() -> Quarantine {
+    Quarantine::Tenant("acme".to_owned())
 }
 
 /// What a history works on.
@@ -110,6 +121,11 @@ impl World {
                     let _ = self.store.steer_replay(*id, to, &ann(), now).await;
                 }
             }
+            Step::Quarantine { begins } => {
+                let order = if begins { Order::Quarantine(kept_back()) } else { Order::Release(kept_back()) };
+                // One that changes nothing is refused.
+                let _ = self.store.order("orders", &order, &ann(), now).await;
+            }
             Step::Tidy => {
                 let kept = Some(std::time::Duration::from_millis(300));
                 let retention =
@@ -136,7 +152,9 @@ impl World {
             3 => Outcome::DeadLetter,
             4 => Outcome::Park,
             5 => Outcome::Discard,
-            6 => Outcome::Hold { lane: LaneName::of_key(format!("lane-{}", place % 3).as_bytes()) },
+            6 | 9 => Outcome::Hold { lane: lane(place) },
+            10 => Outcome::Hold { lane: kept_back().lane() },
+            11 => Outcome::Hold { lane: LaneName::after(self.somebody(place).await) },
             7 => Outcome::Reject { event: "{}".into(), target: "rejected".to_owned() },
             _ => Outcome::Return,
         };
@@ -148,11 +166,20 @@ impl World {
                 recovered(&delivery, now)
             }
             Outcome::Ack | Outcome::Return => crate::fixture::settlement(&delivery, outcome),
+            Outcome::Hold { lane } if how > 6 => held(&delivery, lane, now),
             outcome => failed(&delivery, outcome, error, now),
         };
-        for answer in self.store.settle(&[settlement]).await {
+        // Whatever an engine does: also what it would not, without regard to whose turn it is.
+        let own = (how % 3 != 2).then(|| lane(place));
+        for answer in self.store.settle(&[Settlement { lane: own, ..settlement }]).await {
             answer.unwrap();
         }
+    }
+
+    /// Any entry, or one that is not there.
+    async fn somebody(&self, place: usize) -> EntryId {
+        let entries = self.store.search(&Filter::default(), &Page::default()).await.unwrap().entries;
+        entries.get(place).map_or_else(EntryId::now_v7, |entry| entry.id)
     }
 
     async fn act(&mut self, deed: usize, by_state: Option<usize>, place: usize) {
@@ -164,6 +191,7 @@ impl World {
             Deed::Restore,
             Deed::Archive,
             Deed::Reroute("elsewhere".to_owned()),
+            Deed::Skip,
         ][deed]
             .clone();
         let selection = if let Some(state) = by_state {
@@ -215,6 +243,9 @@ proptest! {
                 world.step(step).await;
             }
             assert_sound(&world.store).await;
+            let lanes = "SELECT count(*) FROM lanes WHERE lane NOT GLOB 'quarantine:*'";
+            let lanes: u64 = rusqlite_of(&world.fixture).query_row(lanes, [], |row| row.get(0)).unwrap();
+            assert_eq!(world.store.held_lanes("orders").await, Ok(lanes), "known without a look at the file");
             world.assert_nothing_lost().await;
         });
     }

@@ -205,13 +205,10 @@ impl World {
     async fn reopen(&mut self) {
         self.hands.clear();
         self.source = None;
-        if let Ports::File(fixture) = &self.ports {
-            // The file closes with its last user, so these are exchanged for another file's first.
-            let other = Ports::File(Fixture::new());
-            (self.broker, self.ledger) = other.open();
-            let store = fixture.open();
-            (self.broker, self.ledger) = (Arc::new(store.clone()), Arc::new(store));
-        }
+        // A file closes with its last user, so these are exchanged for others first.
+        let other = MemoryStore::shared(self.ports.fixture().clock.clone());
+        (self.broker, self.ledger) = (other.broker(), other.ledger());
+        (self.broker, self.ledger) = self.ports.open();
         self.subscribe().await;
     }
 
@@ -435,7 +432,7 @@ fn run(ports: Ports, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4 + 1, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8 + 1, ..ProptestConfig::default() })]
 
     #[test]
     fn lanes_on_a_file_keep_their_order_and_leave_nobody_behind(steps in prop::collection::vec(steps(), 1..120)) {
