@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redrive::engine::port::EntryState;
+use redrive::{Context, Flow, Message};
 
-use desk::{Desk, orders, runtime, until};
+use desk::{BoxError, Desk, orders, runtime, until};
 
 /// A data file, and nothing that runs on it.
 fn a_file() -> Desk {
@@ -92,6 +93,71 @@ fn orders_reach_the_running_instance() {
         (&stopped[0]["state"], &stopped[0]["controls"]),
         (&"not_running".into(), &flows[0]["controls"])
     );
+}
+
+#[test]
+fn what_is_kept_back_is_shown_and_let_go() {
+    let desk = Desk::new();
+    let publish = |id: &str, key: &str| {
+        let ran = desk.run(&["publish", "queue:orders", id, "--id", id, "--key", key]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    };
+    publish("order-1", "customer-7");
+    let keep = ["quarantine", "add", "orders", "key=customer-7", "--reason", "asked us to wait"];
+    assert_eq!(desk.run(&keep).code, 0);
+    let runtime = runtime();
+    let instance = runtime.block_on(orders(&desk.data(), Arc::new(AtomicBool::new(false))));
+    publish("order-2", "customer-8");
+    publish("order-3", "customer-7");
+    runtime.block_on(until(&instance, "orders", EntryState::Held, 2));
+    runtime.block_on(instance.idle(Duration::from_millis(1)));
+    let held = desk.run(&["messages", "ls", "--state", "held", "--json"]).json();
+    assert!(held.iter().all(|entry| entry["reason"] == "QUARANTINED" && entry["attempts"] == 0), "{held:?}");
+    insta::assert_snapshot!(desk.session(&[
+        &["quarantine", "ls"],
+        &["flows"],
+        &["quarantine", "rm", "orders", "key=customer-7", "--reason", "they called back"],
+    ]));
+    runtime.block_on(until(&instance, "orders", EntryState::Recovered, 2));
+    assert_eq!(desk.run(&["audit", "ls", "--limit", "1", "--json"]).json()[0]["count"], 2);
+    runtime.block_on(instance.stop(std::future::pending()));
+}
+
+#[test]
+fn a_paused_flow_calls_nobody_until_it_is_resumed() {
+    let desk = a_file();
+    assert_eq!(desk.run(&["pause", "orders", "--reason", "stock count"]).code, 0);
+    let runtime = runtime();
+    let instance = runtime.block_on(orders(&desk.data(), Arc::new(AtomicBool::new(true))));
+    let flows = desk.run(&["flows", "--json"]).json();
+    assert_eq!(flows[0]["state"], "paused");
+    assert_eq!(desk.run(&["queues", "--json"]).json()[0]["ready"], 1);
+    assert_eq!(desk.run(&["resume", "orders", "--reason", "counted"]).code, 0);
+    runtime.block_on(until(&instance, "orders", EntryState::Parked, 1));
+    runtime.block_on(instance.stop(std::future::pending()));
+}
+
+#[test]
+fn a_skipped_head_lets_its_followers_go() {
+    let desk = Desk::new();
+    for id in ["order-1", "order-2"] {
+        assert_eq!(desk.run(&["publish", "queue:orders", id, "--id", id, "--key", "customer-7"]).code, 0);
+    }
+    let flow = Flow::from("queue:orders").data(desk.data()).attempts(1).order_by_key().handle(
+        |message: Message, _: Context| async move {
+            if message.id == *"order-1" { Err::<(), BoxError>("no address".into()) } else { Ok(()) }
+        },
+    );
+    let runtime = runtime();
+    let instance = runtime.block_on(flow.start()).unwrap();
+    runtime.block_on(until(&instance, "orders", EntryState::Held, 1));
+    insta::assert_snapshot!(desk.session(&[
+        &["skip", "order-1", "--reason", "customer does not mind"],
+        &["skip", "order-1", "--reason", "once more"],
+    ]));
+    runtime.block_on(until(&instance, "orders", EntryState::Recovered, 1));
+    runtime.block_on(until(&instance, "orders", EntryState::Parked, 1));
+    runtime.block_on(instance.stop(std::future::pending()));
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod hook;
 pub mod journal;
 pub mod port;
 mod replay;
+mod replay_figures;
 mod upkeep;
 
 pub use alarm::Alarm;

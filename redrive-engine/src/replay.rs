@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::port::{Clock, EntryId, Ledger, PortError, Replay, ReplayState};
+use crate::replay_figures::ReplayFigures;
 
 /// Entries sent in one step, so that a replay without a rate does not keep the flow's own work waiting.
 const STEP: u64 = 100;
@@ -32,7 +33,7 @@ impl ReplayDriver {
     /// Starts. Replays that were begun, resumed or cancelled meanwhile are noticed every `look`.
     pub fn start(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, look: Duration) -> Self {
         let stop = CancellationToken::new();
-        let driving = Driving { ledger, clock, rates: HashMap::new() };
+        let driving = Driving { ledger, clock, rates: HashMap::new(), figures: ReplayFigures::default() };
         Self { task: tokio::spawn(drive(driving, look, stop.clone())), stop }
     }
 
@@ -78,12 +79,14 @@ struct Driving {
     clock: Arc<dyn Clock>,
     /// What each rate still allows. After a restart it begins anew, with at most one second's worth at once.
     rates: HashMap<EntryId, RateLimit>,
+    figures: ReplayFigures,
 }
 
 impl Driving {
     /// One step of every replay that runs; answers how soon the next round makes sense, if sooner than usual.
     async fn round(&mut self) -> Result<Option<Duration>, PortError> {
         let replays = self.ledger.replays(LOOKED_AT).await?;
+        self.figures.look(&replays);
         let running: Vec<Replay> =
             replays.into_iter().filter(|replay| replay.state == ReplayState::Running).collect();
         self.rates.retain(|id, _| running.iter().any(|replay| replay.id == *id));

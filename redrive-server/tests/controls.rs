@@ -126,3 +126,27 @@ async fn a_message_is_skipped_like_any_other_deed() {
     assert_eq!(order(&world, "/v1/messages/act", dead).await.json()["done"], 1);
     assert_eq!(order(&world, "/v1/messages/none/skip", json!({ "reason": WHY })).await.problem().0, 404);
 }
+
+#[tokio::test]
+async fn an_alarm_is_told_once_whoever_keeps_the_figures() {
+    let samples = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("redrive_alarm")).map(str::to_owned).collect()
+    };
+    let alone = call(&World::new().client(), get("/metrics")).await;
+    assert!(
+        samples(alone.text()).contains(&r#"redrive_alarm{flow="orders",name="breaker_open"} 1"#.to_owned())
+    );
+    let recorder = redrive_server::recorder().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        metrics::gauge!("redrive_alarm", "flow" => "orders", "name" => "breaker_open").set(1.0);
+    });
+    let world = World::with(|api| api.metrics(recorder.handle()));
+    let beside = call(&world.client(), get("/metrics")).await;
+    assert_eq!(
+        samples(beside.text()).iter().filter(|line| !line.starts_with('#')).count(),
+        1,
+        "{}",
+        beside.text()
+    );
+    assert_eq!(beside.text().matches("# TYPE redrive_alarm ").count(), 1);
+}

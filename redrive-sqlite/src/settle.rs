@@ -1,6 +1,7 @@
 //! Ending deliveries, each with its record, in one transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use redrive_core::fingerprint::PayloadHash;
@@ -23,6 +24,9 @@ use crate::store::Store;
 use crate::tx::Tx;
 
 const DELETE: &str = "DELETE FROM messages WHERE id = ?1";
+/// How long a message waits that was to be kept in a quarantine which has ended: a flow learns of that within a second, and
+/// until then would give it back again and again.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// A settlement, owned, with no more than the writer needs.
 struct Item {
@@ -237,6 +241,7 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
                 tx.back(queue, item.row, item.claim.due);
                 return Ok(Ok(()));
             }
+            Admission::Later => delay_instead(&mut item, tx.now + MOMENT),
             Admission::Circle => park_instead(&mut item),
         }
     }
@@ -299,11 +304,24 @@ fn admission(tx: &Tx<'_>, item: &Item, lane: &LaneName) -> Done<Admission> {
     let Some(told) = &item.record else { return Ok(Admission::GiveBack) };
     let before = Stored::by_id(tx, told.record.entry)?;
     let flow = before.as_ref().map_or(&*told.record.flow, |before| &before.flow);
-    lanes::admit(tx, flow, told.record.entry, lane)
+    lanes::admit(tx, flow, told.record.entry, item.lane.as_ref(), lane)
+}
+
+/// A message whose quarantine has ended comes again.
+fn delay_instead(item: &mut Item, until: Timestamp) {
+    item.step = Step::Keep { due: Some(until.as_millis().max(1)) };
+    if let Some(told) = &mut item.record {
+        told.record.state = EntryState::Waiting;
+        told.record.due_at = Some(until);
+        if let Some(held) = &mut told.record.held {
+            "its quarantine has ended".clone_into(&mut held.because);
+        }
+    }
 }
 
 /// A message that would wait for one which waits for it is put before a person.
 fn park_instead(item: &mut Item) {
+    item.step = Step::Keep { due: None };
     if let Some(told) = &mut item.record {
         told.record.state = EntryState::Parked;
         if let Some(held) = &mut told.record.held {

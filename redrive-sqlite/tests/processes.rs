@@ -147,6 +147,7 @@ fn failed(delivery: &Delivery) -> Settlement {
         at: now,
         due_at: None,
         attempt: Some(attempt),
+        earlier: Vec::new(),
         attempts: 1,
         message_type: None,
         entity: None,

@@ -80,6 +80,7 @@ impl Flow {
             topology: None,
             durability: None,
             handler_version: None,
+            crash_limit: None,
         };
         let data =
             std::env::var_os("REDRIVE_DATA").map_or_else(|| PathBuf::from("redrive.db"), PathBuf::from);

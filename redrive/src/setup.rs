@@ -12,8 +12,9 @@ use redrive_core::{Policy, Redaction};
 use redrive_engine::FlowSpec;
 use redrive_engine::handler::http::{HttpHandler, HttpOptions, WebhookSecretError};
 use redrive_engine::handler::{CommandHandler, CommandLine, CommandLineError, Handler, JsonlHandler};
+use redrive_engine::hook::{Hook, Hooks, WebHook};
 
-use crate::address::{HandlerAddress, SourceAddress};
+use crate::address::{AddressText, HandlerAddress, SourceAddress};
 use crate::config::{self, Config, Flow, HandlerSpec};
 
 /// Why a flow cannot be set up.
@@ -83,6 +84,10 @@ pub fn flow_spec(
     spec.order_by = flow.order_by.clone().unwrap_or_default();
     spec.breaker = Some(flow.breaker.clone().unwrap_or_default().to_config());
     spec.retry_budget = Some(flow.retry_budget.clone().unwrap_or_default().to_config());
+    if let Some(written) = &flow.hooks {
+        spec.hooks = hooks(written).map_err(fail)?;
+    }
+    spec.crash_limit = flow.crash_limit.unwrap_or(spec.crash_limit);
     spec.owner = flow.owner.as_deref().map(Arc::from);
     spec.rejected = match &flow.rejected {
         None => None,
@@ -92,6 +97,20 @@ pub fn flow_spec(
         },
     };
     Ok(spec)
+}
+
+/// The hooks that `hooks:` names.
+fn hooks(written: &config::Hooks) -> Result<Hooks, String> {
+    let hook = |key: &str, address: &Option<AddressText>| -> Result<Option<Arc<dyn Hook>>, String> {
+        let Some(address) = address else { return Ok(None) };
+        let hook =
+            WebHook::new(address, HttpOptions::default()).map_err(|error| format!("hooks.{key}: {error}"))?;
+        Ok(Some(Arc::new(hook)))
+    };
+    Ok(Hooks {
+        before: hook("before_divert", &written.before_divert)?,
+        after: hook("after_divert", &written.after_divert)?,
+    })
 }
 
 fn timeout(flow: &Flow) -> Option<Duration> {

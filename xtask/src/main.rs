@@ -32,8 +32,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build the binary and show it at work
-    Demo,
+    /// Build the binary and run its demo: a minute of trouble, and nothing lost
+    Demo {
+        /// Passed on to `redrive demo`, such as `--speed 3`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check: format, lints, licences, tests on real servers, doctests, documentation
     Test {
         /// Leave out the fault tests and everything that needs Java
@@ -67,7 +71,7 @@ enum Task {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.task {
-        Task::Demo => demo::run(),
+        Task::Demo { arguments } => demo::run(&arguments),
         Task::Test { quick } => test::run(quick),
         Task::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
         Task::Soak { times, kills } => soak::run(times, kills),

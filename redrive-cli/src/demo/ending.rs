@@ -18,6 +18,8 @@ use crate::terminal;
 const WAIT: Duration = Duration::from_secs(60);
 /// How long a replay that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A command that somebody typed still asks how its replay ended, several times a second.
+const GRACE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 const WHY: &str = "schema version 3 is understood now";
 
@@ -50,16 +52,13 @@ fn words(data: &Path, group: &str) -> Vec<String> {
     ["replay", "run", "--data", &data, "--group", group, "--reason", WHY].map(str::to_owned).to_vec()
 }
 
-/// The command as one types it: `redrive` where that is this very program, its path otherwise.
-fn typed(program: &Path, words: &[String]) -> String {
+/// The command as one types it, in whatever folder: `redrive` where that is this very program, its path otherwise.
+fn spelled(program: &Path, words: &[String]) -> String {
     let found = std::env::var_os("PATH").is_some_and(|path| {
         let mut places = std::env::split_paths(&path).map(|folder| folder.join("redrive"));
         places.any(|place| place.canonicalize().is_ok_and(|place| place == program))
     });
-    let here = std::env::current_dir().ok();
-    let near = here.as_deref().and_then(|here| program.strip_prefix(here).ok());
-    let name = if found { Path::new("redrive") } else { near.unwrap_or(program) };
-    let name = name.display().to_string();
+    let name = if found { "redrive".to_owned() } else { program.display().to_string() };
     shell_words::join(std::iter::once(name.as_str()).chain(words.iter().map(String::as_str)))
 }
 
@@ -67,7 +66,7 @@ fn typed(program: &Path, words: &[String]) -> String {
 /// What came of it, or nothing when nobody sent anything.
 pub(crate) async fn replayed(
     stage: &Stage,
-    view: &View,
+    view: &mut View,
     group: &Group,
     waits: bool,
 ) -> Result<Option<Replay>, Problem> {
@@ -75,7 +74,7 @@ pub(crate) async fn replayed(
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program: PathBuf = program.map_err(|error| failed("this program cannot be found", error))?;
     let words = words(stage.data(), &group.id);
-    let command = typed(&program, &words);
+    let command = spelled(&program, &words);
     terminal::print(&format!(
         "\n{}\nThe fix is out: the downstream understands schema version {NEW_SCHEMA}. One command sends those {} orders back:\n\n  {command}\n\n",
         listed(&groups(stage).await?),
@@ -87,11 +86,12 @@ pub(crate) async fn replayed(
         if left.is_zero() {
             break;
         }
-        view.count_down(&format!("Type it in another terminal; in {} s the demo does.", left.as_secs() + 1));
+        view.count_down(format!("Type it in another terminal; in {} s the demo does.", left.as_secs() + 1));
         tokio::time::sleep(LOOK).await;
     }
-    view.count_down("");
-    if begun(stage).await?.is_none() {
+    view.count_down(String::new());
+    let typed = begun(stage).await?.is_some();
+    if !typed {
         terminal::say(&format!("$ {command}"));
         let ran = Command::new(&program).args(&words).output().await;
         let ran = ran.map_err(|error| failed("the replay cannot be run", error))?;
@@ -99,7 +99,11 @@ pub(crate) async fn replayed(
             terminal::say(String::from_utf8_lossy(text).trim_end());
         }
     }
-    finished(stage).await
+    let replay = finished(stage).await?;
+    if typed {
+        tokio::time::sleep(GRACE).await;
+    }
+    Ok(replay)
 }
 
 async fn begun(stage: &Stage) -> Result<Option<Replay>, Problem> {
@@ -127,7 +131,7 @@ mod tests {
     #[test]
     fn the_command_can_be_pasted() {
         let words = words(Path::new("/tmp/my data/orders.db"), "abc");
-        let text = typed(Path::new("/opt/redrive"), &words);
+        let text = spelled(Path::new("/opt/redrive"), &words);
         assert_eq!(
             text,
             "/opt/redrive replay run --data '/tmp/my data/orders.db' --group abc --reason 'schema version 3 is understood now'"

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redrive::config::{self, Config};
-use redrive::core::guard::BreakerState;
 use redrive::engine::FlowView;
 use redrive::engine::port::{Broker as _, EntryState, Ledger as _, NewMessage, Published};
 use redrive::setup::{InCode, flow_spec};
@@ -150,14 +149,7 @@ async fn remove(folder: &Path) -> Result<(), Problem> {
 
 /// What a person should know about the flow.
 fn alarms(view: &FlowView) -> Vec<String> {
-    let mut alarms = Vec::new();
-    if matches!(view.breaker(), Some(BreakerState::Open | BreakerState::HalfOpen)) {
-        alarms.push("breaker_open: the handler fails; messages are held, and none is charged".to_owned());
-    }
-    if view.is_blocked() {
-        alarms.push("blocked: a blocking retry holds the flow".to_owned());
-    }
-    alarms
+    view.alarms().into_iter().map(|alarm| format!("{}: {}", alarm.name, alarm.text)).collect()
 }
 
 /// The flow as a person would write it into `redrive.yaml`, at the demo's pace.

@@ -26,6 +26,7 @@ pub(crate) struct View {
     next_line: Duration,
     /// Lines of the last picture, which the next one is drawn over.
     lines: usize,
+    counting: String,
 }
 
 impl View {
@@ -42,6 +43,7 @@ impl View {
             parked: (0, Duration::ZERO),
             next_line: Duration::ZERO,
             lines: 0,
+            counting: String::new(),
         }
     }
 
@@ -96,9 +98,10 @@ impl View {
     }
 
     /// A line that is written over by the next one; nothing where there is no terminal.
-    pub(crate) fn count_down(&self, text: &str) {
-        if self.draws {
+    pub(crate) fn count_down(&mut self, text: String) {
+        if self.draws && text != self.counting {
             write(&format!("\r\x1b[2K{text}"));
+            self.counting = text;
         }
     }
 }

@@ -8,6 +8,7 @@ mod clock;
 mod damage;
 mod full;
 #[path = "../kill/http.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
 mod http;
 mod process;
 mod rights;

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(crate) struct Journal {
     pub(crate) address: SocketAddr,
     calls: Arc<Mutex<BTreeMap<String, Vec<u16>>>>,
+    successes: Arc<Mutex<Vec<String>>>,
     fixed: Arc<AtomicBool>,
 }
 
@@ -22,11 +23,14 @@ impl Journal {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let calls: Arc<Mutex<BTreeMap<String, Vec<u16>>>> = Arc::default();
+        let successes: Arc<Mutex<Vec<String>>> = Arc::default();
         let fixed = Arc::new(AtomicBool::new(false));
         let (journal, mended) = (Arc::clone(&calls), Arc::clone(&fixed));
+        let through = Arc::clone(&successes);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (journal, mended) = (Arc::clone(&journal), Arc::clone(&mended));
+                let through = Arc::clone(&through);
                 std::thread::spawn(move || {
                     let mut reader = BufReader::new(stream.try_clone().unwrap());
                     let mut stream = stream;
@@ -39,7 +43,7 @@ impl Journal {
                         }
                         let status = {
                             let mut calls = journal.lock().unwrap();
-                            let earlier = calls.entry(id).or_default();
+                            let earlier = calls.entry(id.clone()).or_default();
                             let status = match body.as_slice() {
                                 b"refused" => 422,
                                 _ if mended.load(Ordering::SeqCst) => 200,
@@ -51,6 +55,9 @@ impl Journal {
                                 _ => 200,
                             };
                             earlier.push(status);
+                            if status == 200 {
+                                through.lock().unwrap().push(id);
+                            }
                             status
                         };
                         if write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").is_err() {
@@ -60,11 +67,18 @@ impl Journal {
                 });
             }
         });
-        Self { address, calls, fixed }
+        Self { address, calls, successes, fixed }
     }
 
     pub(crate) fn fix(&self) {
         self.fixed.store(true, Ordering::SeqCst);
+    }
+
+    /// The messages that were answered with 200, in the order of the answers, each where it was first.
+    pub(crate) fn order(&self) -> Vec<String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let successes = self.successes.lock().unwrap();
+        successes.iter().filter(|id| seen.insert((*id).clone())).cloned().collect()
     }
 
     /// The statuses that each message was answered with.

@@ -4,6 +4,7 @@
 //! and the one attempt that was in flight.
 
 mod http;
+mod lanes;
 mod process;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use redrive::sqlite::{Options, Store};
 const BUDGET: usize = 4;
 
 struct Run<'a> {
+    order_by: &'a str,
     data: &'a Path,
     journal: &'a Journal,
     /// The point to die at, until it has been died at.
@@ -32,7 +34,7 @@ impl Run<'_> {
     fn start(&mut self) -> Process {
         loop {
             let handler = format!("http://{}/orders", self.journal.address);
-            match Process::start(self.data, &handler, self.fail.as_deref()) {
+            match Process::start(self.data, &handler, self.order_by, self.fail.as_deref()) {
                 Some(process) => return process,
                 None => self.died(),
             }
@@ -90,7 +92,8 @@ fn scenario(point: &str, nth: u32) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("kill.db");
     let journal = Journal::start();
-    let mut run = Run { data: &data, journal: &journal, fail: Some(format!("{point}:{nth}")), deaths: 0 };
+    let fail = Some(format!("{point}:{nth}"));
+    let mut run = Run { order_by: "none", data: &data, journal: &journal, fail, deaths: 0 };
     let messages = ids(8);
 
     let mut process = run.start();
@@ -201,7 +204,7 @@ fn nothing_is_lost_when_it_is_killed_at_random() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("kill.db");
         let journal = Journal::start();
-        let mut run = Run { data: &data, journal: &journal, fail: None, deaths: 0 };
+        let mut run = Run { order_by: "none", data: &data, journal: &journal, fail: None, deaths: 0 };
         let messages = ids(40);
         let lines: Vec<_> =
             messages.iter().map(|(id, body)| format!(r#"{{"id":"{id}","body":"{body}"}}"#)).collect();

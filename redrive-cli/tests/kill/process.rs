@@ -12,9 +12,9 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts it on a data file and waits until it is ready; nothing when it died before that.
-    pub(crate) fn start(data: &Path, handler: &str, fail: Option<&str>) -> Option<Self> {
+    pub(crate) fn start(data: &Path, handler: &str, order_by: &str, fail: Option<&str>) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
-        // Without its breaker, since a handler that is down would hold the flow instead of using the attempts up.
+        // A process that is killed is no message's fault here, so crashes are not held against any. And without its breaker, since a handler that is down would hold the flow instead of using the attempts up.
         let config = data.with_extension("yaml");
         let text = format!(
             "version: 1
@@ -24,6 +24,8 @@ flows:
     to: {handler}
     retry: 20ms x3
     concurrency: 4
+    order_by: {order_by}
+    crash_limit: 100
     breaker: {{ consecutive: 0, min_calls: 100000 }}
 "
         );

@@ -21,20 +21,12 @@ const QUEUE_EVERY: u32 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     any: AtomicBool,
-    /// Something was put into quarantine since the ledger was asked. If the quarantine has ended since, it was given
-    /// back, and has to find that out.
-    stale: AtomicBool,
     quarantines: RwLock<Arc<[Quarantine]>>,
 }
 
 impl Controls {
-    /// Something was put into quarantine.
-    pub(crate) fn is_stale(&self) {
-        self.stale.store(true, Ordering::Relaxed);
-    }
-
     /// The quarantine that keeps this message; usually there is none to look at.
-    fn quarantine(&self, spec: &FlowSpec, message: &Message) -> Option<Quarantine> {
+    pub(crate) fn quarantine(&self, spec: &FlowSpec, message: &Message) -> Option<Quarantine> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
@@ -60,18 +52,6 @@ fn fits(quarantine: &Quarantine, spec: &FlowSpec, message: &Message) -> bool {
             .iter()
             .any(|header| header.name.as_str() == name && header.value.as_deref() == Some(value.as_bytes())),
     }
-}
-
-/// The quarantine that keeps this message by what the ledger says now.
-pub(crate) async fn quarantine(shared: &Shared, message: &Message) -> Option<Quarantine> {
-    let found = shared.controls.quarantine(&shared.spec, message)?;
-    if !shared.controls.stale.swap(false, Ordering::Relaxed) {
-        return Some(found);
-    }
-    if let Err(error) = look(shared).await {
-        log::ledger_away(&shared.spec, &error);
-    }
-    shared.controls.quarantine(&shared.spec, message)
 }
 
 /// Puts what the ledger says in force.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::headers::{self, Trail};
 use redrive_core::{Action, Decision, Envelope, Facts, Failure, RejectionEvent, Text, Timestamp};
 
+use super::earlier::attempt_record;
 use super::job::{Began, Job};
 use super::spec::FlowSpec;
 use crate::port::{AttemptRecord, EntryId, EntryState, Outcome, Record, Settlement};
@@ -25,7 +25,7 @@ pub(crate) struct Diversion<'a> {
 
 impl Diversion<'_> {
     /// Ends the delivery as decided. The action is one that leaves the hand.
-    pub(crate) fn settle(&self, job: Job) -> Settlement {
+    pub(crate) fn settle(&self, mut job: Job) -> Settlement {
         let entry = entry_of(&job.delivery.trail).unwrap_or_else(|| mint(self.now, self.random));
         let due_at = match &self.decision.action {
             Action::Delay { until } | Action::Block { until } => Some(*until),
@@ -45,7 +45,7 @@ impl Diversion<'_> {
             },
             _ => (Outcome::Park, EntryState::Parked),
         };
-        let record = self.record(&job, entry, state, due_at);
+        let record = self.record(&mut job, entry, state, due_at);
         Settlement {
             delivery: job.delivery,
             outcome,
@@ -99,32 +99,19 @@ impl Diversion<'_> {
         trail.bounded()
     }
 
-    fn record(&self, job: &Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
+    fn record(&self, job: &mut Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
         let text = |fact: &Option<Text>| fact.as_ref().map(|text| text.as_str().to_owned());
-        let Decision { action, class, reason, because, .. } = self.decision;
-        let kind = self.facts.message_type.as_deref();
-        let group = Fingerprint::of(*class, reason, kind, self.failure.error_type(), self.failure.message());
+        let (spec, number) = (self.spec, job.attempts());
+        let attempt = attempt_record(spec, self.facts, self.failure, self.decision, self.began, number);
         Record {
             entry,
             flow: self.spec.name.clone(),
             state,
             at: self.now,
             due_at,
-            attempt: Some(AttemptRecord {
-                number: job.attempts(),
-                started_at: self.began.at,
-                took: self.began.took,
-                class: *class,
-                reason: reason.clone(),
-                group,
-                chain: self.failure.chain().to_vec(),
-                status: self.failure.status(),
-                response: self.excerpt(),
-                decision: action.name(),
-                because: because.to_string(),
-                handler_version: self.spec.handler.version(),
-            }),
-            attempts: job.attempts(),
+            attempt: Some(AttemptRecord { response: self.excerpt(), ..attempt }),
+            earlier: job.earlier(spec),
+            attempts: number,
             message_type: text(&self.facts.message_type),
             entity: text(&self.facts.entity),
             tenant: text(&self.facts.tenant),
@@ -153,7 +140,7 @@ impl Diversion<'_> {
 }
 
 /// What the ledger learns when a message that failed before has succeeded.
-pub(crate) fn recovered(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Box<Record>> {
+pub(crate) fn recovered(spec: &FlowSpec, job: &mut Job, now: Timestamp) -> Option<Box<Record>> {
     let entry = entry_of(&job.delivery.trail)?;
     Some(Box::new(Record {
         entry,
@@ -162,6 +149,7 @@ pub(crate) fn recovered(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Bo
         at: now,
         due_at: None,
         attempt: None,
+        earlier: job.earlier(spec),
         attempts: job.attempts().saturating_add(1),
         message_type: None,
         entity: None,

@@ -44,7 +44,7 @@ impl Why {
 /// Keeps a message in a lane.
 pub(crate) fn keep(
     spec: &FlowSpec,
-    job: Job,
+    mut job: Job,
     lane: LaneName,
     why: Why,
     now: Timestamp,
@@ -61,6 +61,7 @@ pub(crate) fn keep(
         at: now,
         due_at: None,
         attempt: None,
+        earlier: job.earlier(spec),
         attempts: job.attempts(),
         message_type: text(&facts.message_type),
         entity: text(&facts.entity),

@@ -6,8 +6,10 @@ use std::time::Duration;
 use redrive_core::{Decision, Facts, Failure, History, Timestamp};
 
 use super::divert;
+use super::earlier::Earlier;
+use super::spec::FlowSpec;
 use crate::handler::Charge;
-use crate::port::{Delivery, EntryId, LaneName, Outcome, Settlement};
+use crate::port::{AttemptRecord, Delivery, EntryId, LaneName, Outcome, Settlement};
 
 /// A delivery and the attempts made since it was handed out.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(crate) struct Job {
     last_wait: Option<Duration>,
     /// The failure behind a wait in hand, so that it can be written down when the flow stops meanwhile.
     pub(crate) last: Option<Box<LastFailure>>,
+    earlier: Earlier,
 }
 
 /// A failure that has not left the hand yet.
@@ -42,6 +45,8 @@ pub(crate) struct LastFailure {
     pub(crate) facts: Facts,
     pub(crate) attempts_allowed: Option<u32>,
     pub(crate) began: Began,
+    /// The attempt's number.
+    pub(crate) number: u32,
 }
 
 /// When an attempt began and how long it took.
@@ -72,6 +77,7 @@ impl Job {
             diverted: None,
             crashes: 0,
             put_at: Duration::ZERO,
+            earlier: Earlier::default(),
             delivery,
         }
     }
@@ -133,6 +139,21 @@ impl Job {
     pub(crate) fn waits(&mut self, wait: Duration) {
         self.waited = self.waited.saturating_add(wait);
         self.last_wait = Some(wait);
+    }
+
+    /// A failure that stays in hand; the one before it is only remembered.
+    pub(crate) fn stays(&mut self, spec: &FlowSpec, last: LastFailure) {
+        if let Some(before) = self.last.replace(Box::new(last)) {
+            self.earlier.add(spec, &before);
+        }
+    }
+
+    /// The failed attempts in hand before the one that is written down now.
+    pub(crate) fn earlier(&mut self, spec: &FlowSpec) -> Vec<AttemptRecord> {
+        if let Some(before) = self.last.take() {
+            self.earlier.add(spec, &before);
+        }
+        self.earlier.take()
     }
 
     pub(crate) fn history(&self, endpoint_proven: bool) -> History {

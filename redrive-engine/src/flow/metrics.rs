@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -21,9 +22,13 @@ pub(crate) struct FlowMetrics {
     duration: Histogram,
     attempts_to_success: Histogram,
     lateness: Histogram,
+    retry_age: Histogram,
     settle: Histogram,
     recovered: Counter,
     in_flight: Gauge,
+    ignored: Counter,
+    /// What the handler had ignored when it was last asked.
+    ignored_before: AtomicU64,
     breaker: Gauge,
     by_reason: Mutex<HashMap<(&'static str, &'static str, Reason), Counter>>,
 }
@@ -45,9 +50,12 @@ impl FlowMetrics {
             duration: histogram!("redrive_attempt_duration_seconds", "flow" => flow.clone()),
             attempts_to_success: histogram!("redrive_attempts_to_success", "flow" => flow.clone()),
             lateness: histogram!("redrive_delay_lateness_seconds", "flow" => flow.clone()),
+            retry_age: histogram!("redrive_retry_age_seconds", "flow" => flow.clone()),
             settle: histogram!("redrive_settle_seconds", "flow" => flow.clone()),
             recovered: counter!("redrive_recovered_total", "flow" => flow.clone()),
             in_flight: gauge!("redrive_in_flight", "flow" => flow.clone()),
+            ignored: counter!("redrive_answers_ignored_total", "flow" => flow.clone()),
+            ignored_before: AtomicU64::new(0),
             breaker: gauge!("redrive_breaker_state", "flow" => flow.clone()),
             by_reason: Mutex::default(),
             flow,
@@ -60,8 +68,12 @@ impl FlowMetrics {
         }
     }
 
-    pub(crate) fn started(&self) {
+    /// A call begins; of a message that has failed before it is told when that was.
+    pub(crate) fn started(&self, now: Timestamp, first_failure: Option<Timestamp>) {
         self.in_flight.increment(1.0);
+        if let Some(first) = first_failure {
+            self.retry_age.record(now.since(first).as_secs_f64());
+        }
     }
 
     pub(crate) fn ended(&self, result: &str, took: Duration) {
@@ -71,6 +83,13 @@ impl FlowMetrics {
             "success" => self.success.increment(1),
             "failure" => self.failure.increment(1),
             _ => self.aborted.increment(1),
+        }
+    }
+
+    /// How much of the handler's answers was passed over since it began.
+    pub(crate) fn ignored(&self, so_far: u64) {
+        if so_far > 0 && self.ignored_before.fetch_max(so_far, Ordering::Relaxed) < so_far {
+            self.ignored.absolute(so_far);
         }
     }
 

@@ -14,6 +14,7 @@ mod attempt;
 mod controls;
 mod desk;
 mod divert;
+mod earlier;
 mod guards;
 mod held;
 mod instead;
@@ -27,6 +28,7 @@ mod projection;
 mod settler;
 mod shared;
 mod spec;
+mod telling;
 mod trouble;
 mod worker;
 
@@ -88,6 +90,7 @@ pub struct Flow {
     intake: JoinHandle<()>,
     aside: JoinHandle<()>,
     controls: JoinHandle<()>,
+    telling: JoinHandle<()>,
     settler: JoinHandle<()>,
     nothing_more: CancellationToken,
 }
@@ -114,6 +117,7 @@ impl Flow {
 
         let (aside, arriving_aside) = mpsc::unbounded_channel();
         let (settlements, arriving) = mpsc::unbounded_channel();
+        let (after, to_tell) = mpsc::channel(telling::WAITING);
         let seed = std::hash::RandomState::new().build_hasher().finish();
         let concurrency = spec.concurrency.max(1);
         let shared = Arc::new(Shared {
@@ -122,11 +126,13 @@ impl Flow {
             desk: desk::Desk::new(guards, spec.long_hold),
             lanes: (!spec.order_by.is_none()).then(lanes::Lanes::default),
             controls: controls::Controls::default(),
+            after: spec.hooks.after.is_some().then_some(after),
             spec,
             broker,
             ledger,
             clock,
             trouble: trouble::Trouble::default(),
+            settled_all: CancellationToken::new(),
             aside,
             settlements,
             in_hand: shared::InHand::default(),
@@ -150,6 +156,7 @@ impl Flow {
             workers,
             intake: tokio::spawn(intake::take_in(Arc::clone(&shared), source)),
             aside: tokio::spawn(aside::wait_aside(Arc::clone(&shared), arriving_aside)),
+            telling: tokio::spawn(telling::tell_all(Arc::clone(&shared), to_tell)),
             controls: tokio::spawn(controls::watch(Arc::clone(&shared))),
             settler: tokio::spawn(settler::settle(Arc::clone(&shared), arriving, nothing_more.clone())),
             nothing_more,
@@ -197,11 +204,16 @@ impl Flow {
             shared.put_down(job, std::time::Duration::ZERO);
         }
         self.nothing_more.cancel();
-        let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
-        if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
-            shared.force.cancel();
-            let _ = (&mut self.settler).await;
-        }
+        // No call is in flight any more, so what the handler keeps running can end while the rest is settled.
+        tokio::join!(shared.end_handler(until), async {
+            let until = until.max(tokio::time::Instant::now() + LEAST_PATIENCE);
+            if tokio::time::timeout_at(until, &mut self.settler).await.is_err() {
+                shared.force.cancel();
+                let _ = (&mut self.settler).await;
+            }
+        });
+        shared.settled_all.cancel();
+        let _ = (&mut self.telling).await;
     }
 }
 
@@ -282,6 +294,7 @@ impl Drop for Flow {
         self.view.shared.stop.cancel();
         self.view.shared.abort.cancel();
         self.view.shared.force.cancel();
+        self.view.shared.settled_all.cancel();
         self.nothing_more.cancel();
     }
 }

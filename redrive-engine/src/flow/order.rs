@@ -176,11 +176,6 @@ impl Shared {
 
     /// A settlement is durable, or was refused for good.
     pub(crate) fn has_settled(&self, settlement: &Settlement) {
-        if let Outcome::Hold { lane } = &settlement.outcome
-            && lane.is_quarantine()
-        {
-            self.controls.is_stale();
-        }
         if let (Some(lanes), Some(lane)) = (&self.lanes, &settlement.lane) {
             lanes.book().settled(lane);
         }

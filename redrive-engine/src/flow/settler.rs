@@ -68,9 +68,16 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                     continue;
                 }
                 // It is not ours any more; whoever has it now decides.
-                Err(PortError::Refused(refusal)) => log::not_settled(&shared.spec, &settlement, &refusal),
-                Ok(()) if apart => projection.add(&settlement),
-                Ok(()) => {}
+                Err(PortError::Refused(refusal)) => {
+                    log::not_settled(&shared.spec, &settlement, &refusal);
+                    shared.tell_after(&settlement, Some(&refusal));
+                }
+                Ok(()) => {
+                    if apart {
+                        projection.add(&settlement);
+                    }
+                    shared.tell_after(&settlement, None);
+                }
             }
             released.add(&settlement.delivery);
             shared.has_settled(&settlement);

@@ -21,7 +21,11 @@ use super::log;
 use super::metrics::FlowMetrics;
 use super::spec::FlowSpec;
 use super::trouble::Trouble;
+use crate::hook::Diverted;
 use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
+
+/// How long a handler may take to end, however much of a stop's time is left.
+const HANDLER_ENDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// The flow stops.
 #[derive(Debug)]
@@ -43,6 +47,10 @@ pub(crate) struct Shared {
     /// Jobs that wait in hand for longer than a slot should be kept.
     pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
+    /// What the hook after a diversion is told; nothing when there is none.
+    pub(crate) after: Option<mpsc::Sender<Diverted>>,
+    /// Nothing is settled any more.
+    pub(crate) settled_all: CancellationToken,
     pub(crate) in_hand: InHand,
     /// No new attempts.
     pub(crate) stop: CancellationToken,
@@ -252,6 +260,14 @@ impl Shared {
             random: self.random(),
         };
         self.settle(diversion.settle(job));
+    }
+
+    /// Ends what the handler keeps running, within what is left of a stop's time; at once when that is hurried.
+    pub(crate) async fn end_handler(&self, until: tokio::time::Instant) {
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        let (least, most) = HANDLER_ENDS;
+        let hurried = self.force.is_cancelled();
+        self.spec.handler.shutdown(if hurried { Duration::ZERO } else { left.clamp(least, most) }).await;
     }
 
     /// Releases a delivery without a word about it.

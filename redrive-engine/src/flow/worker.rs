@@ -16,7 +16,7 @@ use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
-use super::{alarms, attempt, controls, log};
+use super::{alarms, attempt, log};
 use crate::handler::{Charge, Context, Marks};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
@@ -72,7 +72,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     let started = shared.clock.monotonic();
     job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
-    shared.metrics.started();
+    shared.metrics.started(started_at, job.first_failure_at());
     let journal = spec.journal.as_deref();
     let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
     let attempted = tokio::select! {
@@ -82,6 +82,7 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     };
     drop(named);
     let took = shared.clock.monotonic().saturating_sub(started);
+    shared.metrics.ignored(spec.handler.ignored());
     if job.crashes > 0 {
         shared.cleared(&job.delivery.message.id);
         job.crashes = 0;
@@ -129,7 +130,7 @@ async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
     if spec.once_per_message && shared.was_processed(&job.delivery.message.id).await {
         return Some(Without::Finish);
     }
-    controls::quarantine(shared, &job.delivery.message).await.map(Without::Quarantine)
+    shared.controls.quarantine(spec, &job.delivery.message).map(Without::Quarantine)
 }
 
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
@@ -172,8 +173,8 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
 }
 
 /// The message is done.
-fn finish(shared: &Shared, job: Job) {
-    let record = divert::recovered(&shared.spec, &job, shared.clock.now());
+fn finish(shared: &Shared, mut job: Job) {
+    let record = divert::recovered(&shared.spec, &mut job, shared.clock.now());
     if record.is_some() {
         shared.metrics.recovered();
     }
@@ -237,7 +238,8 @@ async fn failed(
     if let Some(after) = after {
         shared.metrics.retried(kind, &decision.reason);
         job.waits(after);
-        job.last = Some(Box::new(LastFailure { failure, decision, facts, attempts_allowed, began }));
+        let number = job.attempts();
+        job.stays(spec, LastFailure { failure, decision, facts, attempts_allowed, began, number });
         return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);
@@ -252,7 +254,9 @@ async fn failed(
         now,
         random: [rng.next_u64(), rng.next_u64()],
     };
-    shared.settle(diversion.settle(job));
+    let settlement = diversion.settle(job);
+    shared.tell_before(&settlement).await;
+    shared.settle(settlement);
     None
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::{Class, ErrorLink, Reason, Timestamp};
 
-use super::{EntryId, EntryState};
+use super::{EntryId, EntryState, ErrorShown, HistoryLine};
 
 /// A change of one message's place. The ledger makes the entry at the first and brings it up to date at the later
 /// ones; what a record leaves out stays as it was.
@@ -24,6 +24,9 @@ pub struct Record {
     pub due_at: Option<Timestamp>,
     /// The attempt behind it; nothing when it succeeded or when nothing was tried.
     pub attempt: Option<AttemptRecord>,
+    /// Failed attempts since the last record that stayed in hand, in place or blocking, oldest first. The first and the
+    /// last ones, shortened; their numbers show what is left out.
+    pub earlier: Vec<AttemptRecord>,
     /// Attempts made so far.
     pub attempts: u32,
     /// The message's type.
@@ -82,4 +85,40 @@ pub struct AttemptRecord {
     pub because: String,
     /// The version of the handler.
     pub handler_version: Option<Arc<str>>,
+}
+
+impl AttemptRecord {
+    /// When it ended.
+    pub fn ended_at(&self) -> Timestamp {
+        self.started_at + self.took
+    }
+
+    /// Its line in an entry's history.
+    pub fn line(&self, at: Timestamp, due_at: Option<Timestamp>) -> HistoryLine {
+        HistoryLine {
+            at,
+            what: "attempt".to_owned(),
+            attempt: Some(self.number),
+            took_ms: Some(self.took.as_millis() as u64),
+            class: Some(self.class),
+            reason: Some(self.reason.clone()),
+            decision: Some(self.decision.to_owned()),
+            because: Some(self.because.clone()),
+            due_at,
+            error: Some(self.error()),
+            http_status: self.status,
+            handler_version: self.handler_version.as_deref().map(str::to_owned),
+            by: None,
+        }
+    }
+
+    /// Its error, as it is shown.
+    pub fn error(&self) -> ErrorShown {
+        let first = self.chain.first();
+        ErrorShown {
+            kind: first.map(|link| link.kind.clone()).filter(|kind| !kind.is_empty()),
+            message: first.map(|link| link.message.clone()).unwrap_or_default(),
+            chain: self.chain.clone(),
+        }
+    }
 }

@@ -41,7 +41,10 @@ pub(super) async fn metrics(State(api): State<Api>) -> Answer {
     let mut text =
         api.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
     let counts = api.ledger.counts().await?;
-    metrics::write(&mut text, &counts, &api.flows.flows(), api.clock.now());
+    metrics::write(&mut text, &counts, api.clock.now());
+    if api.metrics.is_none() {
+        metrics::write_alarms(&mut text, &api.flows.flows());
+    }
     let mut response = (StatusCode::OK, text).into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -74,14 +74,17 @@ impl World {
     }
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self::with(|api| api.limits(limits))
+    }
+
+    pub(crate) fn with(change: impl FnOnce(Api) -> Api) -> Self {
         let broker = Arc::new(FakeBroker::default());
         let ledger = Arc::new(FakeLedger::default());
         ledger.add("m-1", EntryState::Dead);
         ledger.add("m-2", EntryState::Waiting);
         ledger.add("topic/0/7", EntryState::Parked);
         ledger.add("m-4", EntryState::Recovered);
-        let api =
-            Api::new(broker.clone(), ledger.clone(), Arc::new(Stopped), Arc::new(OneFlow)).limits(limits);
+        let api = change(Api::new(broker.clone(), ledger.clone(), Arc::new(Stopped), Arc::new(OneFlow)));
         let access = Access::token(Token::new("deploy", SECRET).unwrap());
         Self { broker, ledger, router: router(api, access) }
     }

@@ -18,7 +18,7 @@ use crate::fault::{Done, Fault};
 pub(crate) const COLUMNS: &str = "eid, last_failed, id, flow, state, message, mid, message_key, type, content_type, size, \
      attempts, first_failed, due, class, reason, grp, http_status, owner, entity, tenant, correlation, causation, \
      parent, replays, held_behind, handler_version, source_kind, source_name, partition, position, error_type, \
-     error_message, because, chain, headers, lane";
+     error_message, because, chain, headers, lane, mark_expired";
 
 /// One entry, by its own id or its message's; of several entries of one message the newest.
 pub(crate) fn find(sql: &Connection, id: &str) -> Done<Option<Entry>> {
@@ -97,7 +97,7 @@ pub(crate) fn read(sql: &Connection, row: &Row<'_>) -> Done<Entry> {
         serde_json::from_str(row.get_ref(34)?.as_str().map_err(rusqlite::Error::from)?)
             .map_err(|error| Fault::broken(format!("the errors of entry {id} cannot be read: {error}")))?;
     let kept = row.get::<_, Option<i64>>(5)?.is_some();
-    let safe_to_replay = safety(sql, standing, kept, attempts, &mid, held_behind.as_deref())?;
+    let safe_to_replay = safety(sql, standing, kept, attempts, &mid, held_behind.as_deref(), row.get(37)?)?;
     Ok(Entry {
         id,
         flow,
@@ -171,6 +171,7 @@ fn safety(
     attempts: u32,
     mid: &str,
     held_behind: Option<&str>,
+    mark_expired: bool,
 ) -> Done<SafeToReplay> {
     let (verdict, why) = match standing {
         EntryState::Recovered => ("no", "it has succeeded".to_owned()),
@@ -184,8 +185,13 @@ fn safety(
         EntryState::Discarded | EntryState::Archived => ("no", format!("it is {standing}; restore it first")),
         EntryState::Dead | EntryState::Parked if !kept => ("no", "its body is not kept here".to_owned()),
         EntryState::Dead | EntryState::Parked => {
-            if processed::by_any(sql, mid)? {
+            let marks = processed::of(sql, mid)?;
+            if marks.whole {
                 ("no", "the handler has marked it as processed".to_owned())
+            } else if mark_expired {
+                let why = "a mark of what was done for it has expired: done again, it is done twice unless the handler \
+                           recognises its idempotency key";
+                ("unknown", why.to_owned())
             } else if attempts == 0 {
                 ("yes", "it was never attempted, and its body is kept".to_owned())
             } else {

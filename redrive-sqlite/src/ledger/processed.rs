@@ -22,7 +22,41 @@ pub(crate) fn which(sql: &Connection, handler: &str, mids: &[String]) -> Done<Ve
     Ok(found?)
 }
 
-/// Whether any handler has marked the message.
-pub(crate) fn by_any(sql: &Connection, mid: &str) -> Done<bool> {
-    Ok(sql.prepare_cached("SELECT 1 FROM processed WHERE mid = ?1")?.exists([mid])?)
+/// What the marks of a message tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// A handler has processed it.
+    pub(crate) whole: bool,
+    /// Steps of it ran once and are not run again.
+    pub(crate) steps: bool,
+}
+
+/// What any handler has marked of the message.
+pub(crate) fn of(sql: &Connection, mid: &str) -> Done<Marks> {
+    let whole = sql.prepare_cached("SELECT 1 FROM processed WHERE mid = ?1")?.exists([mid])?;
+    // The mark of a step is the message's id, a line break and the step's name.
+    let steps = sql
+        .prepare_cached("SELECT 1 FROM processed WHERE mid > ?1 || char(10) AND mid < ?1 || char(11)")?
+        .exists([mid])?;
+    Ok(Marks { whole, steps })
+}
+
+/// Whether anything is marked in this file.
+pub(crate) fn any(sql: &Connection) -> Done<bool> {
+    Ok(sql.prepare_cached("SELECT 1 FROM processed LIMIT 1")?.exists([])?)
+}
+
+/// Removes marks that were set before this time, and tells the entries of their messages.
+pub(crate) fn expire(tx: &Tx<'_>, before: i64, limit: u64) -> Done<u64> {
+    let mut statement = tx.sql.prepare_cached(
+        "DELETE FROM processed WHERE (mid, handler) IN
+         (SELECT mid, handler FROM processed WHERE at < ?1 ORDER BY at LIMIT ?2) RETURNING mid",
+    )?;
+    let marks: Vec<String> =
+        statement.query_map(params![before, limit], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut tell = tx.sql.prepare_cached("UPDATE entries SET mark_expired = 1 WHERE mid = ?1")?;
+    for mark in &marks {
+        tell.execute([mark.split('\n').next().unwrap_or(mark)])?;
+    }
+    Ok(marks.len() as u64)
 }

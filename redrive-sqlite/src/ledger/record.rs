@@ -3,7 +3,7 @@
 use redrive_core::fingerprint::PayloadHash;
 use redrive_core::headers::Field;
 use redrive_core::{Class, ErrorLink, Headers, Reason, Timestamp};
-use redrive_engine::port::{AttemptRecord, Delivery, EntryId, EntryState, ErrorShown, HistoryLine, Record};
+use redrive_engine::port::{Delivery, EntryId, EntryState, HistoryLine, Record};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::tally::{self, Place};
@@ -122,7 +122,6 @@ pub(crate) fn write_over(
     record: &Record,
     carrier: &Carrier<'_>,
 ) -> Done<i64> {
-    let line = history_line(record);
     let eid = match before {
         None => insert(tx, record, carrier)?,
         Some(stored) => {
@@ -136,7 +135,10 @@ pub(crate) fn write_over(
             stored.eid
         }
     };
-    add_line(tx, eid, &line)?;
+    for attempt in &record.earlier {
+        add_line(tx, eid, &attempt.line(attempt.ended_at(), None))?;
+    }
+    add_line(tx, eid, &history_line(record))?;
     Ok(eid)
 }
 
@@ -360,30 +362,23 @@ fn because(record: &Record) -> Option<&str> {
 }
 
 fn history_line(record: &Record) -> HistoryLine {
-    let attempt = record.attempt.as_ref();
+    if let Some(attempt) = &record.attempt {
+        return attempt.line(record.at, record.due_at);
+    }
     HistoryLine {
         at: record.at,
-        what: if attempt.is_some() { "attempt".to_owned() } else { record.state.as_str().to_owned() },
-        attempt: attempt.map(|attempt| attempt.number),
-        took_ms: attempt.map(|attempt| attempt.took.as_millis() as u64),
-        class: attempt.map(|attempt| attempt.class),
+        what: record.state.as_str().to_owned(),
+        attempt: None,
+        took_ms: None,
+        class: None,
         reason: reason(record).cloned(),
-        decision: attempt.map(|attempt| attempt.decision.to_owned()),
+        decision: None,
         because: because(record).map(str::to_owned),
         due_at: record.due_at,
-        error: attempt.map(error_shown),
-        http_status: attempt.and_then(|attempt| attempt.status),
-        handler_version: attempt.and_then(|attempt| attempt.handler_version.as_deref().map(str::to_owned)),
+        error: None,
+        http_status: None,
+        handler_version: None,
         by: None,
-    }
-}
-
-fn error_shown(attempt: &AttemptRecord) -> ErrorShown {
-    let first = attempt.chain.first();
-    ErrorShown {
-        kind: first.map(|link| link.kind.clone()).filter(|kind| !kind.is_empty()),
-        message: first.map(|link| link.message.clone()).unwrap_or_default(),
-        chain: attempt.chain.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which entries a replay would send, and what to think about first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use redrive_core::Timestamp;
 use redrive_engine::port::{EntryId, EntryState, NewReplay, Refusal, ReplayPlan, Retention};
@@ -38,9 +39,11 @@ struct Candidate {
     group: Option<String>,
     mid: String,
     replays: u32,
+    first_failed: i64,
+    mark_expired: bool,
 }
 
-const COLUMNS: &str = "eid, last_failed, id, state, flow, grp, mid, replays";
+const COLUMNS: &str = "eid, last_failed, id, state, flow, grp, mid, replays, first_failed, mark_expired";
 
 fn candidate(row: &Row<'_>) -> Done<Candidate> {
     let chosen = Chosen {
@@ -48,7 +51,15 @@ fn candidate(row: &Row<'_>) -> Done<Candidate> {
         was: state::of(row.get(3)?)?,
         failed: (row.get(1)?, row.get(0)?),
     };
-    Ok(Candidate { chosen, flow: row.get(4)?, group: row.get(5)?, mid: row.get(6)?, replays: row.get(7)? })
+    Ok(Candidate {
+        chosen,
+        flow: row.get(4)?,
+        group: row.get(5)?,
+        mid: row.get(6)?,
+        replays: row.get(7)?,
+        first_failed: row.get(8)?,
+        mark_expired: row.get(9)?,
+    })
 }
 
 /// Walks over everything that is selected.
@@ -93,9 +104,12 @@ pub(crate) fn choose(sql: &Connection, new: &NewReplay) -> Done<Vec<Chosen>> {
 pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<ReplayPlan> {
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let (mut flows, mut groups) = (BTreeSet::new(), BTreeSet::new());
-    let (mut marked, mut again, mut expired, mut looked_up) = (0_u64, 0_u64, 0_u64, 0_usize);
+    let (mut again, mut looked_up) = (0_u64, 0_usize);
+    let mut marks = Marks::default();
     let mut chosen = Vec::new();
-    let marks = Retention::default().processed.unwrap_or_default();
+    let kept = Retention::default().processed.unwrap_or_default();
+    // Where nobody marks anything, no mark can be missing.
+    let in_use = processed::any(sql)?;
     each(sql, new, |candidate| {
         let standing = candidate.chosen.was;
         if !can_be_sent(standing) {
@@ -103,10 +117,14 @@ pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<Re
             return Ok(());
         }
         again += u64::from(candidate.replays > 0);
-        expired += u64::from(now.since(Timestamp::from_millis(candidate.chosen.failed.0)) > marks);
+        let old = now.since(Timestamp::from_millis(candidate.first_failed)) > kept;
+        marks.expired += u64::from(candidate.mark_expired);
+        marks.may_have += u64::from(in_use && old && !candidate.mark_expired);
         if looked_up < LOOKED_UP {
             looked_up += 1;
-            marked += u64::from(processed::by_any(sql, &candidate.mid)?);
+            let found = processed::of(sql, &candidate.mid)?;
+            marks.whole += u64::from(found.whole);
+            marks.steps += u64::from(found.steps);
         }
         if flows.len() < GROUPS {
             flows.insert(candidate.flow);
@@ -129,15 +147,7 @@ pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<Re
         let count = if groups.len() == GROUPS { "at least 100".to_owned() } else { groups.len().to_string() };
         warnings.push(format!("it mixes {count} failure groups: not all of them may have one cause"));
     }
-    if marked > 0 {
-        warnings.push(format!("{marked} are marked as processed by a handler, which will pass over them"));
-    }
-    if expired > 0 {
-        warnings.push(format!(
-            "{expired} failed last more than {} days ago: a mark that they were processed may have expired",
-            marks.as_secs() / 86_400
-        ));
-    }
+    marks.warn(kept, &mut warnings);
     if again > 0 {
         warnings.push(format!("{again} were replayed before and came back"));
     }
@@ -152,6 +162,39 @@ pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<Re
         followers: followers(sql, &chosen)?,
         warnings,
     })
+}
+
+/// How many of the chosen are marked, or were.
+#[derive(Debug, Default)]
+struct Marks {
+    whole: u64,
+    steps: u64,
+    expired: u64,
+    may_have: u64,
+}
+
+impl Marks {
+    fn warn(&self, kept: Duration, warnings: &mut Vec<String>) {
+        let Self { whole, steps, expired, may_have } = self;
+        if *whole > 0 {
+            warnings.push(format!("{whole} are marked as processed by a handler, which will pass over them"));
+        }
+        if *steps > 0 {
+            warnings
+                .push(format!("{steps} have steps that ran once and are marked; those are not run again"));
+        }
+        if *expired > 0 {
+            warnings.push(format!(
+                "{expired} were marked, as a whole or in steps, and the marks have expired: what was done is done again"
+            ));
+        }
+        if *may_have > 0 {
+            warnings.push(format!(
+                "{may_have} failed first more than {} days ago: marks of what was done for them may have expired",
+                kept.as_secs() / 86_400
+            ));
+        }
+    }
 }
 
 fn joined(names: &BTreeSet<String>) -> String {

@@ -7,7 +7,7 @@ use redrive_engine::port::{EntryState, Retention};
 use rusqlite::params;
 
 use super::record::Stored;
-use super::{state, tally};
+use super::{processed, state, tally};
 use crate::fault::Done;
 use crate::tx::Tx;
 
@@ -40,14 +40,7 @@ pub(crate) fn tidy(tx: &mut Tx<'_>, retention: &Retention, limit: u64, now: Time
         }
     }
     if let Some(kept) = retention.processed {
-        let marks = tx
-            .sql
-            .prepare_cached(
-                "DELETE FROM processed WHERE (mid, handler) IN
-                 (SELECT mid, handler FROM processed WHERE at < ?1 ORDER BY at LIMIT ?2)",
-            )?
-            .execute(params![before(now, kept), limit - removed])?;
-        removed += marks as u64;
+        removed += processed::expire(tx, before(now, kept), limit - removed)?;
     }
     tx.sql
         .prepare_cached(

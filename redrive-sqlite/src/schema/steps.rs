@@ -1,8 +1,8 @@
 //! The steps by which a file's layout has grown.
 //!
-//! To change the layout, add a file `v<n>.sql` and its step at the end of [`STEPS`], and put a file of the version
-//! before into `tests/files/schema-<n-1>.sql`. A step that was ever part of a release is not edited: files that it made
-//! are out there, and a test compares them with what the steps make today.
+//! To change the layout, add a file of statements and its step at the end of [`STEPS`]; before a release, put a file of
+//! the version it brings into `tests/files/schema-<n>.sql`. A step that was ever part of a release is not edited: files
+//! that it made are out there, and a test compares them with what the steps make today.
 
 /// One step from a version to the next.
 #[derive(Debug, Clone, Copy)]
@@ -16,5 +16,6 @@ pub(crate) struct Step {
 /// The steps, oldest first: the first makes version 1 of an empty file.
 pub(crate) const STEPS: &[Step] = &[
     Step { brings: "queues and ledger", sql: include_str!("v1.sql") },
-    Step { brings: "lanes that let followers go in windows", sql: include_str!("v2.sql") },
+    Step { brings: "lanes that let followers go in windows", sql: include_str!("lanes.sql") },
+    Step { brings: "marks that have expired", sql: include_str!("expired_marks.sql") },
 ];

@@ -213,3 +213,24 @@ async fn neither_fresh_messages_nor_retries_starve() {
     let due = taken.iter().filter(|delivery| delivery.message.id.starts_with("due")).count();
     assert_eq!(due, 40);
 }
+
+#[tokio::test]
+async fn retries_are_bounded_and_fresh_messages_come_beyond_them() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let mut source = subscribe(&store, "orders").await;
+    let past = |id: &str| NewMessage { due: Some(at(-10)), ..text(id) };
+    store.publish("orders", vec![past("r1"), past("r2"), past("r3")]).await.unwrap();
+    publish(&store, "orders", &["a", "b"]).await;
+    let room = |retries| Room { retries, ..Room::of(10) };
+    let mut taken = Vec::new();
+    source.receive(room(1), &mut taken).await.unwrap();
+    assert_eq!(ids(&taken), ["r1", "a", "b"]);
+    publish(&store, "orders", &["c"]).await;
+    taken.clear();
+    source.receive(room(0), &mut taken).await.unwrap();
+    assert_eq!(ids(&taken), ["c"]);
+    taken.clear();
+    source.receive(room(10), &mut taken).await.unwrap();
+    assert_eq!(ids(&taken), ["r2", "r3"]);
+}

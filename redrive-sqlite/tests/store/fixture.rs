@@ -8,8 +8,8 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::headers::Trail;
 use redrive_core::{Class, ErrorLink, Reason, Timestamp};
 use redrive_engine::port::{
-    Actor, AttemptRecord, Broker, Clock, Delivery, EntryId, EntryState, Ledger, NewMessage, Outcome,
-    Published, Record, Room, Settlement, Source, Subscription,
+    Actor, AttemptRecord, Broker, Clock, Delivery, EntryId, EntryState, HeldRecord, LaneName, Ledger,
+    NewMessage, Outcome, Published, Record, Room, Settlement, Source, Subscription,
 };
 use redrive_sqlite::{Options, Store};
 
@@ -153,6 +153,7 @@ pub(crate) fn record(entry: EntryId, flow: &str, state: EntryState, attempts: u3
         at: now,
         due_at: None,
         attempt: None,
+        earlier: Vec::new(),
         attempts,
         message_type: None,
         entity: None,
@@ -200,6 +201,28 @@ pub(crate) fn failed(delivery: &Delivery, outcome: Outcome, error: &str, now: Ti
         trail: Some(Box::new(trail)),
         record: Some(Box::new(record)),
         ..settlement(delivery, outcome)
+    }
+}
+
+/// What an engine does with a message that has to be kept untried in a lane.
+pub(crate) fn held(delivery: &Delivery, lane: LaneName, now: Timestamp) -> Settlement {
+    let entry = entry_of(delivery);
+    let trail =
+        Trail { entry_id: Some(entry.hyphenated().to_string().into()), ..Trail::clone(&delivery.trail) };
+    let kept = HeldRecord {
+        behind: Some("somebody".to_owned()),
+        reason: Reason::PREDECESSOR_PENDING,
+        because: "it is behind somebody".to_owned(),
+    };
+    let attempts = delivery.trail.attempt;
+    let record = Record {
+        held: Some(Box::new(kept)),
+        ..record(entry, &delivery.source.name, EntryState::Held, attempts, now)
+    };
+    Settlement {
+        trail: Some(Box::new(trail)),
+        record: Some(Box::new(record)),
+        ..settlement(delivery, Outcome::Hold { lane })
     }
 }
 

@@ -5,6 +5,7 @@ mod deeds;
 mod delivery;
 mod fixture;
 mod histories;
+mod lanes;
 mod migrating;
 mod opening;
 mod publishing;

@@ -3,7 +3,7 @@
 use redrive_engine::port::{
     EntryId, EntryState, Filter, Ledger, NewReplay, Outcome, PortError,
     ReplayOutcome::{Failed, Recovered, Skipped},
-    ReplayState, Source,
+    ReplayState, Retention, Source,
 };
 use redrive_sqlite::Store;
 
@@ -123,7 +123,7 @@ async fn a_plan_says_what_to_think_about() {
             settle_one(&store, failed(&delivery, outcome, &format!("{queue} failed"), fixture.now())).await;
         }
     }
-    store.mark_processed("orders", &["a"], fixture.now()).await.unwrap();
+    store.mark_processed("orders", &["a", "b\ncharge"], fixture.now()).await.unwrap();
     let all = NewReplay { filter: Filter::default(), ..dead() };
     fixture.clock.advance(8 * 86_400_000);
     let plan = store.plan_replay(&all, fixture.now()).await.unwrap();
@@ -134,9 +134,43 @@ async fn a_plan_says_what_to_think_about() {
             "it spans 2 flows: orders, returns",
             "it mixes 2 failure groups: not all of them may have one cause",
             "1 are marked as processed by a handler, which will pass over them",
-            "2 failed last more than 7 days ago: a mark that they were processed may have expired",
+            "1 have steps that ran once and are marked; those are not run again",
+            "2 failed first more than 7 days ago: marks of what was done for them may have expired",
         ]
     );
     let missing = NewReplay { ids: vec!["nobody".to_owned()], ..dead() };
     assert!(store.plan_replay(&missing, fixture.now()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_plan_warns_of_marks_that_have_expired() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let mut source = subscribe(&store, "orders").await;
+    five_dead(&fixture, &store, &mut source).await;
+    let plan = async || store.plan_replay(&dead(), fixture.now()).await.unwrap().warnings;
+    assert_eq!(plan().await, [""; 0]);
+    fixture.clock.advance(30 * 86_400_000);
+    assert_eq!(plan().await, [""; 0], "nobody marks anything here");
+
+    let marked = ["a", "b\ncharge", "b\nmail", "gone"];
+    store.mark_processed("orders", &marked, fixture.now()).await.unwrap();
+    fixture.clock.advance(6 * 86_400_000);
+    let kept = Retention::default();
+    assert_eq!(store.tidy(&kept, 100, fixture.now()).await.unwrap(), 0);
+    fixture.clock.advance(2 * 86_400_000);
+    assert_eq!(store.tidy(&kept, 2, fixture.now()).await.unwrap(), 2, "in small steps");
+    assert_eq!(store.tidy(&kept, 100, fixture.now()).await.unwrap(), 2);
+    let expired =
+        "2 were marked, as a whole or in steps, and the marks have expired: what was done is done again";
+    assert_eq!(plan().await, [expired]);
+    let safe = async |id: &str| store.entry(id).await.unwrap().unwrap().safe_to_replay.why;
+    assert!(safe("b").await.contains("a mark of what was done for it has expired"), "{}", safe("b").await);
+    assert!(safe("c").await.contains("no handler has marked it"), "{}", safe("c").await);
+
+    // Another one is marked now, so marks are in use: the rest may have had some.
+    store.mark_processed("orders", &["later"], fixture.now()).await.unwrap();
+    let may_have = "3 failed first more than 7 days ago: marks of what was done for them may have expired";
+    assert_eq!(plan().await, [expired, may_have]);
+    assert_sound(&store).await;
 }

@@ -98,6 +98,10 @@ pub struct Flow {
     /// The version of the handler, kept with each failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler_version: Option<String>,
+    /// A message is parked when the process has died so often while it ran. Default 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub crash_limit: Option<u32>,
 }
 
 /// A policy by its name, or written in place.

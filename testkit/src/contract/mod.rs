@@ -22,6 +22,8 @@ pub mod exits;
 mod fixture;
 pub mod following;
 pub mod guards;
+pub mod histories;
+pub mod hooks;
 pub mod lanes;
 pub mod layers;
 pub mod ledger;

@@ -1,10 +1,12 @@
 //! The broker's side of the store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use redrive_core::{Message, Timestamp};
 use redrive_engine::port::{
-    Broker, Capabilities, EntryId, EntryState, NewMessage, Outcome, PortError, Published, QueueInfo, Record,
-    Refusal, Settlement, Source, Subscription, Topology,
+    Broker, Capabilities, EntryId, EntryState, LaneName, NewMessage, Outcome, PortError, Published,
+    QueueInfo, Record, Refusal, Settlement, Source, Subscription, Topology,
 };
 
 use super::MemoryStore;
@@ -13,6 +15,9 @@ use super::lanes::Admission;
 use super::queue::Place;
 use super::source::MemorySource;
 use super::state::State;
+
+/// How long a message waits that was to be kept in a quarantine which has ended.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// A broker in memory.
 #[derive(Debug)]
@@ -128,15 +133,24 @@ fn settle(
         return Ok(());
     }
     let mut record = settlement.record.clone();
+    let mut outcome = settlement.outcome.clone();
     if let (true, Outcome::Hold { lane }, Some(record)) = (records, &settlement.outcome, &mut record) {
-        match state.admit(record, lane) {
+        match state.admit(record, settlement.lane.as_ref(), lane) {
             Admission::Keep => {}
             Admission::GiveBack => return Ok(()),
-            Admission::Circle => record.state = EntryState::Parked,
+            Admission::Later => {
+                let until = now + MOMENT;
+                (record.state, record.due_at) = (EntryState::Waiting, Some(until));
+                outcome = Outcome::Delay { until };
+            }
+            Admission::Circle => {
+                record.state = EntryState::Parked;
+                outcome = Outcome::Park;
+            }
         }
     }
     let queue = state.queue_of(tag.stream).ok_or_else(gone)?;
-    let place = match &settlement.outcome {
+    let place = match &outcome {
         Outcome::Return | Outcome::Ack | Outcome::Reject { .. } | Outcome::Reroute { .. } => None,
         Outcome::Delay { until } => Some(Place::Due(*until)),
         Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => Some(Place::Kept),
@@ -157,7 +171,7 @@ fn settle(
     if kept.is_none() {
         queue.remove(tag.number);
     }
-    match &settlement.outcome {
+    match &outcome {
         Outcome::Reject { event, target } => {
             let event = NewMessage {
                 body: Some(event.clone()),
@@ -176,17 +190,18 @@ fn settle(
     if !records {
         return Ok(());
     }
-    settle_entry(state, settlement, record.as_deref(), known, now);
+    settle_entry(state, &outcome, settlement.lane.as_ref(), record.as_deref(), known, now);
     if let Some(handler) = &settlement.processed_by {
         state.marks.insert((handler.to_string(), delivery.message.id.to_string()), now);
     }
     Ok(())
 }
 
-/// Writes the record down and brings the lanes up to date.
+/// Writes the record down and brings the lanes up to date. `own` is the message's own lane.
 fn settle_entry(
     state: &mut State,
-    settlement: &Settlement,
+    outcome: &Outcome,
+    own: Option<&LaneName>,
     record: Option<&Record>,
     known: Option<EntryId>,
     now: Timestamp,
@@ -198,16 +213,14 @@ fn settle_entry(
         // A release without a word: it has succeeded.
         None => state.recover(entry, now),
     }
-    let own = settlement.lane.as_ref();
-    let standing = record.map_or(EntryState::Recovered, |record| record.state);
-    match (&settlement.outcome, standing) {
-        (Outcome::Hold { lane }, EntryState::Held) => state.keep_in_lane(entry, lane, own, now),
-        (Outcome::Hold { .. } | Outcome::Delay { .. } | Outcome::DeadLetter | Outcome::Park, _) => {
+    match outcome {
+        Outcome::Hold { lane } => state.keep_in_lane(entry, lane, own, now),
+        Outcome::Delay { .. } | Outcome::DeadLetter | Outcome::Park => {
             let is_head = own.is_some_and(|own| state.become_head(entry, own));
             // Another is the head: one that is tried again is still in front of the followers.
             if let Some(key) = left.as_ref().filter(|(_, lane)| Some(lane) == own)
                 && !is_head
-                && matches!(settlement.outcome, Outcome::Delay { .. })
+                && matches!(outcome, Outcome::Delay { .. })
             {
                 state.put_back(entry, key);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redrive_core::headers::Field;
-use redrive_core::{Class, ErrorLink, Message, Reason, Timestamp};
+use redrive_core::{Class, Message, Reason, Timestamp};
 use redrive_engine::port::{
     AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HistoryLine, LaneName, MessageShown, Record,
     ReplayOutcome, SafeToReplay, SourceRef, SourceShown,
@@ -80,14 +80,16 @@ impl State {
         if let Some(owner) = &record.owner {
             entry.owner = Some(owner.to_string());
         }
+        let earlier: Vec<_> =
+            record.earlier.iter().map(|attempt| attempt.line(attempt.ended_at(), None)).collect();
         let line = match &record.attempt {
             Some(attempt) => {
                 failed(entry, attempt, record.at);
-                of_attempt(attempt, record)
+                attempt.line(record.at, record.due_at)
             }
             None => of_hold(entry, record),
         };
-        kept.tell(line);
+        earlier.into_iter().chain([line]).for_each(|line| kept.tell(line));
         let outcome = match record.state {
             EntryState::Recovered => ReplayOutcome::Recovered,
             EntryState::Waiting | EntryState::Held | EntryState::Replaying => return,
@@ -142,19 +144,10 @@ fn failed(entry: &mut Entry, attempt: &AttemptRecord, at: Timestamp) {
     entry.class = attempt.class;
     entry.reason = attempt.reason.clone();
     entry.group = attempt.group.to_string();
-    entry.error = shown(&attempt.chain);
+    entry.error = attempt.error();
     entry.http_status = attempt.status;
     entry.because.clone_from(&attempt.because);
     entry.handler_version = attempt.handler_version.as_deref().map(str::to_owned);
-}
-
-fn shown(chain: &[ErrorLink]) -> ErrorShown {
-    let outermost = chain.first();
-    ErrorShown {
-        kind: outermost.map(|link| link.kind.clone()).filter(|kind| !kind.is_empty()),
-        message: outermost.map(|link| link.message.clone()).unwrap_or_default(),
-        chain: chain.to_vec(),
-    }
 }
 
 /// A line of a history with nothing but a time and a name.
@@ -188,22 +181,6 @@ fn of_hold(entry: &mut Entry, record: &Record) -> HistoryLine {
         line.because = Some(held.because.clone());
     }
     line
-}
-
-fn of_attempt(attempt: &AttemptRecord, record: &Record) -> HistoryLine {
-    HistoryLine {
-        attempt: Some(attempt.number),
-        took_ms: Some(attempt.took.as_millis() as u64),
-        class: Some(attempt.class),
-        reason: Some(attempt.reason.clone()),
-        decision: Some(attempt.decision.to_owned()),
-        because: Some(attempt.because.clone()),
-        due_at: record.due_at,
-        error: Some(shown(&attempt.chain)),
-        http_status: attempt.status,
-        handler_version: attempt.handler_version.as_deref().map(str::to_owned),
-        ..line(attempt.started_at, "attempt")
-    }
 }
 
 fn first(record: &Record, carried: &Carried) -> Kept {

@@ -45,8 +45,10 @@ type Key = (String, LaneName);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Keep,
-    /// It is the lane's head itself, or its quarantine has ended.
+    /// It is the lane's head itself.
     GiveBack,
+    /// Its quarantine has ended: it comes again, after a moment in which the flow learns of that.
+    Later,
     /// The one that it would wait for waits for it.
     Circle,
 }
@@ -127,25 +129,30 @@ impl State {
         entry
     }
 
-    /// Whether the message of an entry can be kept in a lane.
-    pub(super) fn admit(&self, record: &Record, name: &LaneName) -> Admission {
+    /// Whether the message of an entry can be kept in a lane. `own` is the message's own lane.
+    pub(super) fn admit(&self, record: &Record, own: Option<&LaneName>, name: &LaneName) -> Admission {
         if name.is_quarantine() {
             let in_force = self.is_in_force(&record.flow, name);
-            return if in_force { Admission::Keep } else { Admission::GiveBack };
+            return if in_force { Admission::Keep } else { Admission::Later };
         }
         let lane = self.lanes.get(&(record.flow.to_string(), name.clone()));
-        let head = lane.map_or(name.followed(), |lane| lane.head);
+        let head = lane.map_or(self.followed(name), |lane| lane.head);
         if head == Some(record.entry) && name.followed() != head {
             return Admission::GiveBack;
         }
+        // It is about to be the head of its own lane, unless that has one.
+        let own = own.filter(|own| *own != name);
         let mut next = head;
         for _ in 0..CHAIN {
             let Some(id) = next else { break };
             if id == record.entry {
                 return Admission::Circle;
             }
-            let Some(((_, lane), true)) = self.entries.get(&id).and_then(Kept::place_in_lane) else { break };
-            next = self.lanes.get(&(record.flow.to_string(), lane)).and_then(|lane| lane.head);
+            let Some((key, true)) = self.entries.get(&id).and_then(Kept::place_in_lane) else { break };
+            next = self.lanes.get(&key).and_then(|lane| lane.head);
+            if next.is_none() && key.0 == *record.flow && own == Some(&key.1) {
+                return Admission::Circle;
+            }
         }
         Admission::Keep
     }
@@ -243,7 +250,14 @@ impl State {
 
     /// Whether a lane still holds, so that one that was restored goes back into it.
     pub(super) fn holds(&self, flow: &str, lane: &LaneName) -> bool {
-        self.lanes.contains_key(&(flow.to_owned(), lane.clone())) || self.is_in_force(flow, lane)
+        self.lanes.contains_key(&(flow.to_owned(), lane.clone()))
+            || self.is_in_force(flow, lane)
+            || self.followed(lane).is_some()
+    }
+
+    /// The entry that a lane is named after, while it has not come to an end.
+    fn followed(&self, name: &LaneName) -> Option<EntryId> {
+        name.followed().filter(|id| self.entries.get(id).is_some_and(|kept| is_unfinished(kept.entry.state)))
     }
 
     /// Whether a lane is that of a quarantine in force. What is kept in one that is not would be kept for ever.
@@ -270,7 +284,9 @@ impl State {
             }
         }
         let Some(lane) = self.lanes.get(key) else { return };
-        if lane.head.is_none() && lane.let_go.is_empty() && lane.held.is_empty() {
+        // Nobody arrives at a lane of followers by name but with its name: without any it is not needed.
+        let has_head = lane.head.is_some() && key.1.followed().is_none();
+        if !has_head && lane.let_go.is_empty() && lane.held.is_empty() {
             self.lanes.remove(key);
         }
     }

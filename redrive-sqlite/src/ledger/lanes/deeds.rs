@@ -37,10 +37,9 @@ pub(crate) fn skip(tx: &mut Tx<'_>, before: &Stored) -> Done<()> {
 pub(crate) fn lane_to_rejoin(tx: &Tx<'_>, stored: &Stored) -> Done<Option<LaneName>> {
     let remembered = stored.lane.as_deref().filter(|_| stored.earlier == Some(EntryState::Held));
     let Some(name) = remembered.map(LaneName::from_stored) else { return Ok(None) };
-    let holds = match Lane::load(tx, &stored.flow, &name)? {
-        Some(_) => true,
-        None => name.is_quarantine() && is_in_force(tx, &stored.flow, &name)?,
-    };
+    let lane = Lane::of(tx, &stored.flow, &name)?;
+    let holds =
+        lane.stored || lane.head.is_some() || (name.is_quarantine() && is_in_force(tx, &stored.flow, &name)?);
     Ok(holds.then_some(name))
 }
 

@@ -76,19 +76,21 @@ impl Lane {
         }))
     }
 
-    /// The lane as it is, or a new one that nothing holds yet.
+    /// The lane as it is, or a new one: that nothing holds yet, unless it is behind the message that it is named after.
     fn of(tx: &Tx<'_>, flow: &str, name: &LaneName) -> Done<Self> {
-        let new = || Self {
+        if let Some(known) = Self::load(tx, flow, name)? {
+            return Ok(known);
+        }
+        Ok(Self {
             flow: flow.to_owned(),
             name: name.clone(),
-            head: None,
+            head: followed(tx, name)?,
             count: 0,
             released: 0,
             step: FIRST,
             skipped: Vec::new(),
             stored: false,
-        };
-        Ok(Self::load(tx, flow, name)?.unwrap_or_else(new))
+        })
     }
 
     /// Lets the next ones go when nobody is in front of them any more, and writes the lane down. A lane that nothing holds
@@ -106,7 +108,9 @@ impl Lane {
 
     fn save(self, tx: &mut Tx<'_>) -> Done<()> {
         let (flow, name) = (self.flow.as_str(), self.name.as_str());
-        let held = self.head.is_some() || self.released > 0 || self.count > 0;
+        // Nobody arrives at a lane of followers by name but with its name: without any it is not needed.
+        let has_head = self.head.is_some() && self.name.followed().is_none();
+        let held = has_head || self.released > 0 || self.count > 0;
         if held {
             tx.sql
                 .prepare_cached(
@@ -209,10 +213,13 @@ fn forget_lane(tx: &Tx<'_>, eid: i64) -> Done<()> {
     Ok(())
 }
 
-/// Whether an entry still keeps its followers waiting.
-fn is_unfinished(state: EntryState) -> bool {
+/// The entry that a lane is named after, while it has not come to an end.
+fn followed(tx: &Tx<'_>, name: &LaneName) -> Done<Option<EntryId>> {
     use EntryState::{Dead, Held, Parked, Replaying, Waiting};
-    matches!(state, Waiting | Held | Dead | Parked | Replaying)
+    let Some(id) = name.followed() else { return Ok(None) };
+    let stored = Stored::by_id(tx, id)?;
+    let open = |stored: &Stored| matches!(stored.state, Waiting | Held | Dead | Parked | Replaying);
+    Ok(stored.filter(open).map(|stored| stored.id))
 }
 
 /// Whether a quarantine is in force. What is kept in one that is not would be kept for ever.

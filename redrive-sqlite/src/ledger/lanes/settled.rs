@@ -2,7 +2,7 @@
 
 use redrive_engine::port::{EntryId, EntryState, LaneName};
 
-use super::{FIRST, Lane, end_heads, forget_lane, is_in_force, is_unfinished, leave};
+use super::{FIRST, Lane, end_heads, forget_lane, is_in_force, leave};
 use crate::fault::Done;
 use crate::ledger::record::Stored;
 use crate::tx::Tx;
@@ -15,30 +15,42 @@ const CHAIN: usize = 64;
 pub(crate) enum Admission {
     /// It is kept. A lane that nothing holds lets it go at once, with those behind it kept behind it.
     Keep,
-    /// It is given back as it was: it is the lane's head itself, or its quarantine has ended.
+    /// It is given back as it was: it is the lane's head itself.
     GiveBack,
+    /// Its quarantine has ended: it comes again, after a moment in which the flow learns of that.
+    Later,
     /// The one that it would wait for waits for it: a person is needed.
     Circle,
 }
 
-/// Whether the message of an entry can be kept in a lane. Changes nothing.
-pub(crate) fn admit(tx: &Tx<'_>, flow: &str, entry: EntryId, name: &LaneName) -> Done<Admission> {
+/// Whether the message of an entry can be kept in a lane. `own` is the message's own lane. Changes nothing.
+pub(crate) fn admit(
+    tx: &Tx<'_>,
+    flow: &str,
+    entry: EntryId,
+    own: Option<&LaneName>,
+    name: &LaneName,
+) -> Done<Admission> {
     if name.is_quarantine() {
         let in_force = is_in_force(tx, flow, name)?;
-        return Ok(if in_force { Admission::Keep } else { Admission::GiveBack });
+        return Ok(if in_force { Admission::Keep } else { Admission::Later });
     }
-    let head = match Lane::load(tx, flow, name)? {
-        Some(lane) => lane.head,
-        None => name.followed(),
-    };
+    let head = Lane::of(tx, flow, name)?.head;
     if head == Some(entry) && name.followed() != head {
         return Ok(Admission::GiveBack);
     }
-    Ok(if waits_for(tx, head, entry)? { Admission::Circle } else { Admission::Keep })
+    let own = own.filter(|own| *own != name).map(|own| (flow, own));
+    Ok(if waits_for(tx, head, entry, own)? { Admission::Circle } else { Admission::Keep })
 }
 
-/// Whether `first` is `entry`, or is held behind one that is, however far.
-fn waits_for(tx: &Tx<'_>, first: Option<EntryId>, entry: EntryId) -> Done<bool> {
+/// Whether `first` is `entry`, or is held behind one that is, however far. `entry` is about to be the head of its own lane,
+/// unless that has one.
+fn waits_for(
+    tx: &Tx<'_>,
+    first: Option<EntryId>,
+    entry: EntryId,
+    own: Option<(&str, &LaneName)>,
+) -> Done<bool> {
     let mut next = first;
     for _ in 0..CHAIN {
         let Some(id) = next else { return Ok(false) };
@@ -48,6 +60,9 @@ fn waits_for(tx: &Tx<'_>, first: Option<EntryId>, entry: EntryId) -> Done<bool> 
         let Some(stored) = Stored::by_id(tx, id)? else { return Ok(false) };
         let Some(lane) = stored.held_in().filter(|lane| !lane.is_quarantine()) else { return Ok(false) };
         next = Lane::load(tx, &stored.flow, &lane)?.and_then(|lane| lane.head);
+        if next.is_none() && own == Some((&stored.flow, &lane)) {
+            return Ok(true);
+        }
     }
     Ok(false)
 }
@@ -80,12 +95,6 @@ impl Settled<'_> {
             leave(tx, before)?;
         }
         let mut lane = Lane::of(tx, self.flow, name)?;
-        if !lane.stored
-            && let Some(followed) = name.followed()
-        {
-            let there = Stored::by_id(tx, followed)?.is_some_and(|stored| is_unfinished(stored.state));
-            lane.head = there.then_some(followed);
-        }
         lane.count += 1;
         if from.as_ref() == Some(name) {
             lane.released -= 1;

@@ -1,0 +1,8 @@
+//! Lanes.
+
+mod following;
+mod model;
+mod order;
+mod people;
+mod random;
+mod world;
