@@ -17,9 +17,9 @@ const STEP: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Endpoint {
     /// How long a call takes.
-    pub(crate) takes: Option<Duration>,
+    takes: Option<Duration>,
     /// How long it is down, from the flow's start.
-    pub(crate) down: Duration,
+    down: Duration,
     began: Mutex<Option<Instant>>,
     done: AtomicU64,
     expected: AtomicU64,
@@ -27,6 +27,16 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
+    /// One whose calls take so long.
+    pub(crate) fn slow(takes: Duration) -> Self {
+        Self { takes: Some(takes), ..Self::default() }
+    }
+
+    /// One that is down for so long.
+    pub(crate) fn down(down: Duration) -> Self {
+        Self { down, ..Self::default() }
+    }
+
     /// The flow starts now.
     pub(crate) fn begins(&self) {
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());

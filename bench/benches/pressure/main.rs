@@ -94,7 +94,7 @@ async fn lanes(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     let (mut rates, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds() {
         bare.push(calls_alone(load.healthy).await?);
-        let endpoint = Arc::new(Endpoint { takes: Some(CALL), ..Endpoint::default() });
+        let endpoint = Arc::new(Endpoint::slow(CALL));
         let took = load::empty(load, endpoint, |spec| {
             ordered(spec);
             spec.concurrency = CONCURRENCY;
@@ -196,7 +196,7 @@ async fn recovery(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     let load = Load { healthy: arguments.scaled(50_000), poison: 0 };
     let mut ratios = Vec::new();
     for _ in 0..arguments.rounds() {
-        let endpoint = Arc::new(Endpoint { down: DOWN, ..Endpoint::default() });
+        let endpoint = Arc::new(Endpoint::down(DOWN));
         let took = load::empty(load, endpoint, |spec| {
             spec.rate = Rate::per_second(LIMIT);
             spec.breaker =
