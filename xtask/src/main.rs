@@ -11,6 +11,7 @@ mod interrupt;
 mod licences;
 mod metadata;
 mod place;
+mod plots;
 mod progress;
 mod services;
 mod soak;
@@ -52,6 +53,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Draw the plots of the documentation again
+    Plots,
     /// Run the property tests and the kill tests for much longer
     Soak {
         /// How many times the ordinary number of cases
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Demo { arguments } => demo::run(&arguments),
         Task::Test { quick } => test::run(quick),
         Task::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
+        Task::Plots => plots::run(),
         Task::Soak { times, kills } => soak::run(times, kills),
         Task::Services { action } => services::run(action),
     };

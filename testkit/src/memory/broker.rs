@@ -122,13 +122,13 @@ pub(super) fn settle(
     };
     let queue = state.queue_of(tag.stream).filter(|queue| queue.epoch == tag.epoch).ok_or_else(gone)?;
     let name = queue.name.clone();
-    let row = queue.rows.get_mut(&tag.number).filter(|row| row.claimed).ok_or_else(gone)?;
+    queue.row(tag.number).filter(|row| row.claimed).ok_or_else(gone)?;
     if let Outcome::Reject { target, .. } | Outcome::Reroute { target } = &settlement.outcome
         && target.contains(' ')
     {
         return Err(Refusal::Invalid(format!("`{target}` is no name of a queue")).into());
     }
-    row.claimed = false;
+    queue.change(tag.number, |row| row.claimed = false);
     if settlement.outcome == Outcome::Return {
         return Ok(());
     }
@@ -150,27 +150,26 @@ pub(super) fn settle(
         }
     }
     let queue = state.queue_of(tag.stream).ok_or_else(gone)?;
-    let row = queue.rows.get_mut(&tag.number).ok_or_else(gone)?;
     let place = match &outcome {
         Outcome::Return | Outcome::Ack | Outcome::Reject { .. } | Outcome::Reroute { .. } => None,
         Outcome::Delay { until } => Some(Place::Due(*until)),
         Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => Some(Place::Kept),
     };
-    if let Some(trail) = &settlement.trail {
-        row.carry(trail);
-    }
-    let known = row.entry;
-    if let Some(record) = &record {
-        row.entry = Some(record.entry);
-    }
-    let parent = row.parent;
-    let kept = place.map(|place| {
-        row.place = place;
-        (name.clone(), tag.number)
+    let changed = queue.change(tag.number, |row| {
+        if let Some(trail) = &settlement.trail {
+            row.carry(trail);
+        }
+        let known = row.entry;
+        if let Some(record) = &record {
+            row.entry = Some(record.entry);
+        }
+        row.place = place.unwrap_or(row.place);
+        (known, row.parent, row.message.clone())
     });
-    let message: Message = row.message.clone();
+    let (known, parent, message): (_, _, Message) = changed.ok_or_else(gone)?;
+    let kept = place.map(|_| (name.clone(), tag.number));
     if kept.is_none() {
-        queue.rows.remove(&tag.number);
+        queue.remove(tag.number);
     }
     match &outcome {
         Outcome::Reject { event, target } => {

@@ -78,19 +78,21 @@ impl State {
             }
             _ => return refused(),
         };
-        let Some(row) = self.free_row(id) else { return Err("it is being handled".to_owned()) };
-        if *deed == Deed::RetryNow && state != Waiting {
-            let fresh = row.fresh_trail();
-            row.carry(&fresh);
-        }
-        row.place = match (row.place, due) {
-            // What is due already keeps its place among the others that are.
-            (Place::Due(at), Some(_)) if *deed == Deed::RetryNow && at <= now => Place::Due(at),
-            (Place::Ready, Some(_)) if *deed == Deed::RetryNow => Place::Ready,
-            (_, Some(due)) => Place::Due(due),
-            (_, None) => Place::Kept,
-        };
-        let message = row.message.clone();
+        let message = self.change_free(id, |row| {
+            if *deed == Deed::RetryNow && state != Waiting {
+                let fresh = row.fresh_trail();
+                row.carry(&fresh);
+            }
+            row.place = match (row.place, due) {
+                // What is due already keeps its place among the others that are.
+                (Place::Due(at), Some(_)) if *deed == Deed::RetryNow && at <= now => Place::Due(at),
+                (Place::Ready, Some(_)) if *deed == Deed::RetryNow => Place::Ready,
+                (_, Some(due)) => Place::Due(due),
+                (_, None) => Place::Kept,
+            };
+            row.message.clone()
+        });
+        let Some(message) = message else { return Err("it is being handled".to_owned()) };
         if let Deed::Reroute(target) = deed {
             self.forward(target, &message, now);
         }

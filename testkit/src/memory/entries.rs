@@ -112,10 +112,12 @@ impl State {
         }
     }
 
-    /// The row of an entry's message, when nobody has it in hand.
-    pub(super) fn free_row(&mut self, id: EntryId) -> Option<&mut Row> {
+    /// Changes the row of an entry's message, when nobody has it in hand; answers with what the change does.
+    pub(super) fn change_free<T>(&mut self, id: EntryId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let (queue, number) = self.entries.get(&id)?.row.clone()?;
-        self.queues.get_mut(&queue)?.rows.get_mut(&number).filter(|row| !row.claimed)
+        let queue = self.queues.get_mut(&queue)?;
+        queue.row(number).filter(|row| !row.claimed)?;
+        queue.change(number, change)
     }
 
     /// The entry with this id, or of the message with this id that failed last.

@@ -304,9 +304,7 @@ impl State {
     }
 
     fn release(&mut self, id: EntryId, place: Place, because: &str, now: Timestamp) {
-        if let Some(row) = self.free_row(id) {
-            row.place = place;
-        }
+        self.change_free(id, |row| row.place = place);
         let Some(kept) = self.entries.get_mut(&id) else { return };
         kept.entry.state = EntryState::Waiting;
         kept.entry.due_at = Some(now);

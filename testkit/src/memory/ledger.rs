@@ -42,7 +42,7 @@ impl Ledger for MemoryLedger {
     async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError> {
         let state = self.store.lock();
         let row = state.entries.get(&id).and_then(|kept| kept.row.clone());
-        let row = row.and_then(|(queue, number)| state.queues.get(&queue)?.rows.get(&number));
+        let row = row.and_then(|(queue, number)| state.queues.get(&queue)?.row(number));
         Ok(row.map(|row| Payload {
             body: row.message.body.clone(),
             content_type: row.message.content_type.as_ref().map(ToString::to_string),
@@ -252,7 +252,7 @@ impl State {
             self.carried.remove(id);
             let row = self.entries.remove(id).and_then(|kept| kept.row);
             if let Some((queue, number)) = row {
-                self.queue(&queue).rows.remove(&number);
+                self.queue(&queue).remove(number);
             }
         }
         let mut removed = gone.len() as u64;
@@ -274,7 +274,7 @@ impl State {
         let mut problems = Vec::new();
         for kept in self.entries.values() {
             let id = kept.entry.id;
-            let row = kept.row.as_ref().and_then(|(queue, number)| self.queues.get(queue)?.rows.get(number));
+            let row = kept.row.as_ref().and_then(|(queue, number)| self.queues.get(queue)?.row(*number));
             if kept.entry.state.is_open() && row.is_none_or(|row| row.entry != Some(id)) {
                 problems.push(Problem {
                     invariant: "an open entry has its message".to_owned(),

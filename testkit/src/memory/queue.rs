@@ -1,6 +1,8 @@
 //! A queue: rows in the order of their arrival, each ready, due later, or kept for the ledger.
+//!
+//! What can be handed out is indexed, so that a hundred thousand rows cost a look no more than a few do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use bytes::Bytes;
 use redrive_core::headers::{self, Spelling, Trail};
@@ -15,7 +17,13 @@ pub(super) struct Queue {
     pub(super) stream: u32,
     /// The reader whose claims count.
     pub(super) epoch: u32,
-    pub(super) rows: BTreeMap<u64, Row>,
+    rows: BTreeMap<u64, Row>,
+    ids: HashSet<String>,
+    /// Rows that nobody has taken: those that are ready, and those that are due, by their time.
+    ready: BTreeSet<u64>,
+    due: BTreeSet<(Timestamp, u64)>,
+    /// How many rows are kept for the ledger.
+    kept: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -39,89 +47,122 @@ pub(super) enum Place {
 
 impl Queue {
     pub(super) fn new(name: &str, stream: u32) -> Self {
-        Self { name: name.to_owned(), stream, epoch: 0, rows: BTreeMap::new() }
+        Self {
+            name: name.to_owned(),
+            stream,
+            epoch: 0,
+            rows: BTreeMap::new(),
+            ids: HashSet::new(),
+            ready: BTreeSet::new(),
+            due: BTreeSet::new(),
+            kept: 0,
+        }
+    }
+
+    pub(super) fn row(&self, number: u64) -> Option<&Row> {
+        self.rows.get(&number)
+    }
+
+    pub(super) fn insert(&mut self, number: u64, row: Row) {
+        self.ids.insert(row.message.id.to_string());
+        self.rows.insert(number, row);
+        self.index(number, true);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Row> {
+        self.index(number, false);
+        let row = self.rows.remove(&number)?;
+        self.ids.remove(row.message.id.as_str());
+        Some(row)
+    }
+
+    /// Changes a row, wherever that moves it; answers with what the change does.
+    pub(super) fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
+        self.index(number, false);
+        let answer = self.rows.get_mut(&number).map(change);
+        self.index(number, true);
+        answer
+    }
+
+    /// Takes a row into the indexes, or out of them.
+    fn index(&mut self, number: u64, known: bool) {
+        let Some(row) = self.rows.get(&number) else { return };
+        match row.place {
+            Place::Kept if known => self.kept += 1,
+            Place::Kept => self.kept -= 1,
+            _ if row.claimed => {}
+            Place::Ready if known => _ = self.ready.insert(number),
+            Place::Ready => _ = self.ready.remove(&number),
+            Place::Due(due) if known => _ = self.due.insert((due, number)),
+            Place::Due(due) => _ = self.due.remove(&(due, number)),
+        }
     }
 
     /// A new reader: what an earlier one took is free again.
     pub(super) fn restart(&mut self, epoch: u32) {
         self.epoch = epoch;
-        for row in self.rows.values_mut().filter(|row| row.claimed) {
-            row.claimed = false;
-            row.redelivered = true;
+        let claimed = self.rows.iter().filter(|(_, row)| row.claimed);
+        for number in claimed.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.change(number, |row| {
+                row.claimed = false;
+                row.redelivered = true;
+            });
         }
     }
 
     /// Hands out what can be delivered: what is due in the order of its time, as far as there is room for it, then what is
     /// ready.
     pub(super) fn take(&mut self, room: Room, now: Timestamp, into: &mut Vec<Delivery>) {
-        let mut free: Vec<(Timestamp, u64)> = self
-            .rows
-            .iter()
-            .filter(|(_, row)| !row.claimed)
-            .filter_map(|(number, row)| match row.place {
-                Place::Ready => Some((Timestamp::MAX, *number)),
-                Place::Due(due) if due <= now => Some((due, *number)),
-                Place::Due(_) | Place::Kept => None,
-            })
-            .collect();
-        free.sort_unstable();
-        let (mut taken, mut retries, mut bytes) = (0, 0, 0);
-        for (_, number) in free {
-            let (stream, epoch) = (self.stream, self.epoch);
-            let Some(row) = self.rows.get_mut(&number) else { continue };
-            let has_waited = matches!(row.place, Place::Due(_));
-            if has_waited && retries >= room.retries {
-                continue;
-            }
+        let due = self.due.range(..=(now, u64::MAX)).map(|(_, number)| *number).take(room.retries);
+        let free = due.chain(self.ready.iter().copied());
+        let mut chosen = Vec::new();
+        let mut bytes = 0;
+        for number in free {
+            let Some(row) = self.rows.get(&number) else { continue };
             bytes += row.message.body.as_ref().map_or(0, Bytes::len);
-            if taken > 0 && (taken >= room.messages || bytes > room.bytes) {
-                return;
+            if !chosen.is_empty() && (chosen.len() >= room.messages || bytes > room.bytes) {
+                break;
             }
-            taken += 1;
-            retries += usize::from(has_waited);
-            row.claimed = true;
-            into.push(Delivery {
-                tag: Tag { stream, epoch, number },
-                trail: headers::decode(&row.message.headers, Spelling::Default).trail.into(),
-                message: row.message.clone(),
-                source: SourceRef {
-                    kind: "memory".into(),
-                    name: self.name.as_str().into(),
-                    partition: None,
-                    offset: None,
-                },
-                ready_at: match row.place {
-                    Place::Due(due) => due,
-                    Place::Ready | Place::Kept => row.since,
-                },
-                redelivered: std::mem::take(&mut row.redelivered),
-            });
+            chosen.push(number);
         }
+        let (stream, epoch) = (self.stream, self.epoch);
+        let source = SourceRef {
+            kind: "memory".into(),
+            name: self.name.as_str().into(),
+            partition: None,
+            offset: None,
+        };
+        let handed = chosen.into_iter().filter_map(|number| {
+            self.change(number, |row| {
+                row.claimed = true;
+                Delivery {
+                    tag: Tag { stream, epoch, number },
+                    trail: headers::decode(&row.message.headers, Spelling::Default).trail.into(),
+                    message: row.message.clone(),
+                    source: source.clone(),
+                    ready_at: match row.place {
+                        Place::Due(due) => due,
+                        Place::Ready | Place::Kept => row.since,
+                    },
+                    redelivered: std::mem::take(&mut row.redelivered),
+                }
+            })
+        });
+        into.extend(handed);
     }
 
     /// When the next message becomes due.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let due = |row: &Row| match row.place {
-            Place::Due(due) if !row.claimed => Some(due),
-            _ => None,
-        };
-        self.rows.values().filter_map(due).min()
+        self.due.first().map(|(due, _)| *due)
     }
 
     pub(super) fn depth(&self, now: Timestamp) -> Depth {
-        let mut depth = Depth::default();
-        for row in self.rows.values() {
-            match row.place {
-                Place::Due(due) if due > now && !row.claimed => depth.waiting += 1,
-                Place::Ready | Place::Due(_) => depth.ready += 1,
-                Place::Kept => {}
-            }
-        }
-        depth
+        let waiting = self.due.range((now, u64::MAX)..).count() as u64;
+        Depth { ready: self.rows.len() as u64 - self.kept - waiting, waiting }
     }
 
     fn has(&self, id: &str) -> bool {
-        self.rows.values().any(|row| row.message.id == *id)
+        self.ids.contains(id)
     }
 }
 
@@ -186,7 +227,7 @@ impl State {
             entry: None,
             parent,
         };
-        queue.rows.insert(number, row);
+        queue.insert(number, row);
         Published::Accepted(id)
     }
 

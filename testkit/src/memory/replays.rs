@@ -134,16 +134,20 @@ impl State {
         if kept.entry.state != was {
             return false;
         }
-        let Some(row) = self.free_row(id) else { return false };
-        let mut trail = row.fresh_trail();
-        trail.replay = Some(headers::Replay {
-            id: Some(Text::from(replay.id.to_string())),
-            by: Some(Text::from(replay.by.as_str())),
-            reason: Some(Text::from(replay.reason.as_str())),
-            death_count: attempts,
+        let sent = self.change_free(id, |row| {
+            let mut trail = row.fresh_trail();
+            trail.replay = Some(headers::Replay {
+                id: Some(Text::from(replay.id.to_string())),
+                by: Some(Text::from(replay.by.as_str())),
+                reason: Some(Text::from(replay.reason.as_str())),
+                death_count: attempts,
+            });
+            row.carry(&trail);
+            row.place = Place::Due(now);
         });
-        row.carry(&trail);
-        row.place = Place::Due(now);
+        if sent.is_none() {
+            return false;
+        }
         let Some(kept) = self.entries.get_mut(&id) else { return false };
         kept.entry.state = EntryState::Replaying;
         kept.entry.due_at = None;
