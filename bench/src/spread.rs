@@ -14,9 +14,11 @@ impl Spread {
         self.sorted.get(place).copied()
     }
 
-    /// The middle one.
+    /// The middle one, or what lies between the middle two.
     pub fn median(&self) -> Option<f64> {
-        self.at(0.5)
+        let rounds = self.sorted.len();
+        let (low, high) = (self.sorted.get(rounds.checked_sub(1)? / 2)?, self.sorted.get(rounds / 2)?);
+        Some(f64::midpoint(*low, *high))
     }
 
     /// The least and the most.
@@ -48,6 +50,8 @@ mod tests {
         assert_eq!(spread.median(), Some(2.0));
         assert_eq!(spread.range(), Some((1.0, 3.0)));
         assert_eq!(spread.at(0.99), Some(3.0));
+        let even: Spread = [1.0, 2.0, 4.0, 9.0].into_iter().collect();
+        assert_eq!(even.median(), Some(3.0));
     }
 
     #[test]
