@@ -94,23 +94,13 @@ async fn every_choice_in_a_path_is_served_and_no_other() {
 /// A route is added with its description; this finds one that was added past it.
 #[test]
 fn no_route_is_added_past_the_document() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let code = std::fs::read_to_string(&path).unwrap();
-            let added =
-                [".route(", ".route_service(", ".nest(", ".merge("].iter().any(|call| code.contains(call));
-            if added && !path.ends_with("openapi/mod.rs") {
-                found.push(path);
-            }
-        }
-    }
+    let code = testkit::code::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let adds = |code: &str| {
+        [".route(", ".route_service(", ".nest(", ".merge("].iter().any(|call| code.contains(call))
+    };
+    let found: Vec<_> =
+        code.iter().filter(|(path, code)| adds(code) && !path.ends_with("openapi/mod.rs")).collect();
+    let found: Vec<_> = found.iter().map(|(path, _)| path).collect();
     assert!(found.is_empty(), "{found:?} add routes without a word in the document");
 }
 
