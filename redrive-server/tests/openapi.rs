@@ -9,7 +9,7 @@ use std::path::Path;
 use axum::http::Request;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use support::document::{DOCUMENT, fits, template};
+use support::document::{DOCUMENT, misfit, template};
 use support::{World, call, get, over_tcp};
 
 /// Every call of the document: its path, its method, and what is said of it.
@@ -120,7 +120,7 @@ fn the_document_is_sound() {
     // Every schema can be read, and every reference in it leads somewhere.
     for name in DOCUMENT["components"]["schemas"].as_object().unwrap().keys() {
         let place = format!("/components/schemas/{name}");
-        assert!(std::panic::catch_unwind(|| fits(&json!(false), &place)).is_err(), "{name} takes anything");
+        assert!(misfit(&json!(false), &place).is_some(), "{name} takes anything");
     }
     for parameter in calls().flat_map(|(_, _, call)| call["parameters"].as_array().into_iter().flatten()) {
         assert_ne!(parameter["name"], parameter["description"], "it is described");
