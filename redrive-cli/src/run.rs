@@ -1,7 +1,7 @@
 //! `redrive run`: one flow from flags, or many from a file.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use redrive::config::{self, Config};
@@ -19,14 +19,15 @@ const LISTEN: &str = "127.0.0.1:7337";
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Problem> {
     let config = run_config::of(arguments)?;
+    let data = files::data(arguments.data.as_deref(), arguments.config.as_deref())?;
     log(arguments);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))?;
-    runtime.block_on(serve(arguments, &config)).map_err(|error| problem(&error))?;
+    runtime.block_on(serve(arguments, &config, data)).map_err(|error| problem(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
+async fn serve(arguments: &RunArguments, config: &Config, data: PathBuf) -> Result<(), Error> {
     let metrics = redrive::server::recorder().ok().and_then(|recorder| {
         let handle = recorder.handle();
         redrive::server::install(recorder).then_some(handle)
@@ -39,7 +40,7 @@ async fn serve(arguments: &RunArguments, config: &Config) -> Result<(), Error> {
             }
         });
     }
-    let mut instance = Instance::open(options(arguments, config)?, metrics).await?;
+    let mut instance = Instance::open(options(arguments, config, data)?, metrics).await?;
     for (name, flow) in &config.flows {
         let spec = flow_spec(config, name, InCode::default(), &files::env)?;
         instance.start(spec, &flow.to.to_string()).await?;
@@ -71,12 +72,11 @@ async fn idle(instance: &Instance, arguments: &RunArguments) {
     }
 }
 
-fn options(arguments: &RunArguments, config: &Config) -> Result<InstanceOptions, Error> {
+fn options(arguments: &RunArguments, config: &Config, data: PathBuf) -> Result<InstanceOptions, Error> {
     if config.tls.is_some() {
         let what = "tls: is not in this build; listen on 127.0.0.1 behind a proxy that has it";
         return Err(Error::Flow(what.to_owned()));
     }
-    let data = data_file(arguments.data.as_deref(), config)?;
     let listen = arguments.listen.as_deref().or(config.listen.as_deref()).unwrap_or(LISTEN);
     let relaxed = config.flows.values().any(|flow| flow.durability == Some(config::Durability::Relaxed));
     Ok(InstanceOptions {
@@ -95,18 +95,6 @@ fn file_limit() -> Option<u64> {
     return std::env::var("REDRIVE_FILE_LIMIT").ok().and_then(|bytes| bytes.parse().ok());
     #[cfg(not(debug_assertions))]
     None
-}
-
-/// The data file: the flag, the environment, the configuration, `./redrive.db`.
-fn data_file(named: Option<&Path>, config: &Config) -> Result<PathBuf, Error> {
-    let from_env = || std::env::var_os("REDRIVE_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
-    let of_file = || config.data.as_ref().map(|data| PathBuf::from(&**data));
-    let data =
-        named.map(Path::to_owned).or_else(of_file).or_else(from_env).unwrap_or_else(|| "redrive.db".into());
-    if data.to_string_lossy().starts_with("postgres://") {
-        return Err(Error::Flow("data: PostgreSQL is not in this build; give a file".to_owned()));
-    }
-    Ok(data)
 }
 
 fn address(listen: &str) -> Result<Option<SocketAddr>, Error> {

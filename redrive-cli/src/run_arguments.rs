@@ -70,7 +70,7 @@ pub(crate) struct RunArguments {
     /// Who looks after it
     #[arg(long, requires = "from")]
     pub(crate) owner: Option<String>,
-    /// The data file; default $REDRIVE_DATA, then ./redrive.db
+    /// The data file; default $REDRIVE_DATA, then the `data` of the configuration, then ./redrive.db
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// The address of the HTTP API, or off; default 127.0.0.1:7337, port 0 picks one

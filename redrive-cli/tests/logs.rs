@@ -87,31 +87,17 @@ fn written() -> BTreeSet<(String, String, String)> {
     let call = Regex::new(r#"(?s)tracing::(info|warn|error)!\((.*?)"([^"]*)"\s*\);"#).unwrap();
     let field = Regex::new(r"^[%?]?(\w+)(?: =.*)?$").unwrap();
     let mut found = BTreeSet::new();
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap().path().join("src"))
-        .filter(|path| path.is_dir() && !path.ends_with("testkit/src") && !path.ends_with("xtask/src"))
-        .collect();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let code = std::fs::read_to_string(&path).unwrap();
-            for call in call.captures_iter(&code) {
-                let fields: Vec<String> = split(&call[2])
-                    .iter()
-                    .map(|part| {
-                        format!(
-                            "`{}`",
-                            &field.captures(part).unwrap_or_else(|| panic!("{}: {part}", path.display()))[1]
-                        )
-                    })
-                    .collect();
-                found.insert((call[3].to_owned(), call[1].to_owned(), fields.join(", ")));
-            }
+    let folders = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let ours =
+        |path: &PathBuf| path.is_dir() && !path.ends_with("testkit/src") && !path.ends_with("xtask/src");
+    for (path, code) in folders.filter(ours).flat_map(|folder| testkit::code::files(&folder)) {
+        for call in call.captures_iter(&code) {
+            let name = |part: &String| match field.captures(part) {
+                Some(found) => format!("`{}`", &found[1]),
+                None => panic!("{}: {part}", path.display()),
+            };
+            let fields: Vec<String> = split(&call[2]).iter().map(name).collect();
+            found.insert((call[3].to_owned(), call[1].to_owned(), fields.join(", ")));
         }
     }
     found

@@ -75,3 +75,24 @@ fn a_taken_port_and_a_file_in_use_have_their_own_pages() {
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("RD-DATA-02"), "{}", ran.stderr);
 }
+
+#[test]
+fn every_command_finds_the_data_where_the_run_has_it() {
+    let desk = Desk::new();
+    std::fs::write(desk.path("redrive.yaml"), "version: 1\ndata: ./orders.db\n").unwrap();
+    assert_eq!(desk.run(&["publish", "queue:orders", "x", "--id", "a"]).code, 0);
+    let flow = ["--from", "queue:orders", "--to", "exec:sh -c 'exit 65'"];
+    let ran = run(&desk, &flow);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let shown = desk.run(&["messages", "show", "a", "--json"]);
+    assert_eq!(shown.json()[0]["state"], "parked", "{}", shown.stderr);
+    assert!(desk.path("orders.db").exists() && !desk.data().exists());
+
+    let desk = desk.env("REDRIVE_DATA", "other.db");
+    assert_eq!(desk.run(&["messages", "ls"]).code, 3, "the environment goes first");
+    assert_eq!(desk.run(&["messages", "ls", "--data", "orders.db"]).code, 0, "and the flag before it");
+
+    let desk = Desk::new();
+    std::fs::write(desk.path("redrive.yaml"), "version: 1\ndatta: ./orders.db\n").unwrap();
+    insta::assert_snapshot!(desk.session(&[&["queues"]]));
+}

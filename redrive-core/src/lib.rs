@@ -3,10 +3,6 @@
 //! This crate has no clock, no socket, no async and no randomness of its own. Time and random numbers are
 //! arguments, decisions are values, and everything can be tested without waiting for anything.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
-
 #[macro_use]
 mod as_text;
 mod class;

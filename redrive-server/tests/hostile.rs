@@ -6,6 +6,7 @@ use axum::http::{Method, Request};
 use bytes::Bytes;
 use proptest::prelude::*;
 use redrive_server::Client;
+use support::document::Asked;
 use support::{Answer, World};
 
 const PATHS: &[(&str, &str)] = &[
@@ -33,7 +34,9 @@ const KINDS: &[&str] = &["application/json", "application/x-ndjson", "text/plain
 fn check(client: &Client, request: Request<Bytes>) -> Result<(), TestCaseError> {
     let shown = format!("{} {}", request.method(), request.uri());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let asked = Asked::of(&request);
     let answer = Answer(runtime.block_on(client.call(request)).unwrap());
+    asked.check(&answer);
     let status = answer.status().as_u16();
     prop_assert!(status < 500, "{shown}: {status} {}", answer.text());
     if status >= 400 {

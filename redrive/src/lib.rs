@@ -7,6 +7,10 @@
 //! Two examples run to an end by themselves: `order_projector` (optimistic locking, contention retried in place) and
 //! `payment_capture` (a payment service that answers too late, and the idempotency key that saves the customer).
 
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 pub mod address;
 pub mod codes;
 pub mod config;

@@ -7,6 +7,7 @@
 //! that a test which could not have its server does not pass in silence.
 
 pub mod clock;
+pub mod code;
 pub mod contract;
 pub mod handler;
 pub mod memory;

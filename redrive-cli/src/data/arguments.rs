@@ -87,7 +87,7 @@ Examples:
 /// What every one of these commands takes.
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
-    /// The data file; default $REDRIVE_DATA, then ./redrive.db
+    /// The data file; default $REDRIVE_DATA, then the `data` of the configuration, then ./redrive.db
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// Print one JSON object per line

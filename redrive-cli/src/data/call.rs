@@ -1,6 +1,6 @@
 //! The way to the data: the running instance when there is one, the file otherwise.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::arguments::DataArguments;
 use crate::problem::{FAILED, MISSING, Problem, REFUSED, USAGE};
-use crate::terminal;
+use crate::{files, terminal};
 
 /// Another command holds the file for moments only, and an instance that starts has it before it can be called.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -58,19 +58,10 @@ impl From<Problem> for Refused {
     }
 }
 
-fn file(named: Option<&Path>) -> PathBuf {
-    let from_env = || std::env::var_os("REDRIVE_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
-    named.map(Path::to_owned).or_else(from_env).unwrap_or_else(|| "./redrive.db".into())
-}
-
 impl Data {
     /// Reaches the data, and says on stderr how.
     pub(crate) async fn open(arguments: &DataArguments, absent: Absent) -> Result<Self, Problem> {
-        let file = file(arguments.data.as_deref());
-        if file.to_string_lossy().starts_with("postgres://") {
-            let text = "the data is in PostgreSQL, which is not in this build";
-            return Err(Problem::new(codes::NOT_BUILT_IN, USAGE, text).with_help("give a file with --data"));
-        }
+        let file = files::data(arguments.data.as_deref(), None)?;
         let folder = InstanceOptions::new(&file).folder();
         let began = Instant::now();
         loop {
