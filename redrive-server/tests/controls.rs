@@ -119,7 +119,8 @@ async fn a_message_is_skipped_like_any_other_deed() {
     let world = World::new();
     let one = order(&world, "/v1/messages/m-1/skip", json!({ "reason": WHY })).await;
     assert_eq!(one.problem(), (409, "RD-API-11".into()), "it stands in no lane");
-    let waiting = json!({ "deed": "skip", "filter": { "flow": "orders", "state": "waiting" }, "reason": WHY });
+    let waiting =
+        json!({ "deed": "skip", "filter": { "flow": "orders", "state": "waiting" }, "reason": WHY });
     let report = order(&world, "/v1/messages/act", waiting).await.json();
     assert_eq!((&report["done"], &report["refused"].as_array().map(Vec::len)), (&json!(0), &Some(1)));
     assert_eq!(order(&world, "/v1/messages/none/skip", json!({ "reason": WHY })).await.problem().0, 404);

@@ -64,7 +64,7 @@ impl MemoryStore {
     /// What can be delivered from a queue, now or later, in the order of its arrival.
     pub fn queued(&self, queue: &str) -> Vec<NewMessage> {
         let store = self.lock();
-        let rows = store.queues.get(queue).into_iter().flat_map(|queue| queue.rows.values());
+        let rows = store.queues.get(queue).into_iter().flat_map(super::queue::Queue::rows);
         rows.filter(|row| row.entry.is_none())
             .map(|row| NewMessage {
                 id: Some(row.message.id.to_string()),
@@ -86,7 +86,7 @@ impl MemoryStore {
     pub fn lose(&self, entry: EntryId) {
         let mut store = self.lock();
         if let Some((queue, number)) = store.entries.get(&entry).and_then(|kept| kept.row.clone()) {
-            store.queue(&queue).rows.remove(&number);
+            store.queue(&queue).remove(number);
         }
     }
 }

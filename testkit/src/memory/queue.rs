@@ -59,6 +59,11 @@ impl Queue {
         }
     }
 
+    /// The rows, in the order of their arrival.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
     pub(super) fn row(&self, number: u64) -> Option<&Row> {
         self.rows.get(&number)
     }
