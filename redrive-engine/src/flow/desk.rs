@@ -34,6 +34,7 @@ pub(crate) struct Desk {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question with its own answer")]
 struct State {
     fresh: VecDeque<Job>,
     retries: VecDeque<Job>,
