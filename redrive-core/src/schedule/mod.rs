@@ -139,6 +139,11 @@ impl Schedule {
         self.len().is_none()
     }
 
+    /// Whether a delay of it depends on the time of day.
+    pub fn follows_calendar(&self) -> bool {
+        self.segments().iter().any(Segment::is_calendar)
+    }
+
     /// How the delays are spread.
     pub fn jitter(&self) -> Jitter {
         self.jitter
