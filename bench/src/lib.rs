@@ -6,5 +6,5 @@
 mod measure;
 mod table;
 
-pub use measure::{Measured, measure};
+pub use measure::{Measured, measure, measure_awaited};
 pub use table::{Aim, Table};
