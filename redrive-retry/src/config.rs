@@ -317,7 +317,7 @@ impl<C, H> Builder<C, H> {
         self.classify(ResultsBy(judge))
     }
 
-    /// Judges each result with a [`Classify`] of any other kind.
+    /// Judges each result with a [`Classify`](crate::Classify) of any other kind.
     pub fn classify<C2>(self, classifier: C2) -> Builder<C2, H> {
         Builder { classifier, hooks: self.hooks, given: self.given }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive_core::duration::print;
 
-use crate::guard::{BreakerOpen, BulkheadFull, TooMany};
+use crate::guard::{BreakerOpen, BulkheadFull, Outcome, TooMany};
 
 /// Why no further attempt was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +153,13 @@ impl<E> RetryError<E> {
         self.inner.history.last().map_or(0, |last| last.number)
     }
 
+    /// What this says about the endpoint: its failure, or nothing when nothing was attempted or the fault is the
+    /// caller's.
+    pub fn outcome(&self) -> Outcome {
+        let says_nothing = self.inner.history.is_empty() || self.inner.stop == Stop::Final;
+        if says_nothing { Outcome::Ignored } else { Outcome::Failure }
+    }
+
     /// How long the call took in all.
     pub fn took(&self) -> Duration {
         self.inner.took
@@ -161,6 +168,11 @@ impl<E> RetryError<E> {
     /// What went wrong last; nothing when no attempt was made.
     pub fn last(&self) -> Option<&Cause<E>> {
         self.inner.history.last().map(|tried| &tried.cause)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Cause<E>> {
+        self.inner.history.last_mut().map(|tried| &mut tried.cause)
     }
 
     /// The last attempt's error; nothing when it timed out or none was made.

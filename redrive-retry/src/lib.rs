@@ -52,6 +52,10 @@ mod error;
 mod fallback;
 pub mod guard;
 mod hooks;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "idempotency")]
+pub mod idempotency;
 mod observe;
 mod operation;
 mod random;
@@ -59,6 +63,8 @@ mod retryer;
 mod run;
 #[cfg(feature = "telemetry")]
 pub mod telemetry;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use attempt::Attempt;
 pub use call::{Call, HasRetryer};

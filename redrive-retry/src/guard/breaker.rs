@@ -205,6 +205,14 @@ impl CircuitBreaker {
         }
     }
 
+    /// Reports how a call went, in the shortest way.
+    pub(crate) fn report(&self, now: Duration, ticket: Ticket, outcome: Outcome, took: Duration) {
+        match outcome {
+            Outcome::Success => self.succeeded_at(now, ticket, took),
+            Outcome::Failure | Outcome::Ignored => self.report_at(now, ticket, outcome, took),
+        }
+    }
+
     /// Reports how a call went.
     #[cold]
     pub(crate) fn report_at(&self, now: Duration, ticket: Ticket, outcome: Outcome, took: Duration) {
@@ -301,11 +309,7 @@ impl Permit<'_> {
     pub fn report(mut self, outcome: Outcome) {
         let Some(ticket) = self.ticket.take() else { return };
         let now = self.breaker.inner.clock.now();
-        let took = now.saturating_sub(self.began);
-        match outcome {
-            Outcome::Success => self.breaker.succeeded_at(now, ticket, took),
-            Outcome::Failure | Outcome::Ignored => self.breaker.report_at(now, ticket, outcome, took),
-        }
+        self.breaker.report(now, ticket, outcome, now.saturating_sub(self.began));
     }
 }
 
