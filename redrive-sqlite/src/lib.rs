@@ -25,6 +25,7 @@
 mod broker;
 mod codec;
 mod fault;
+mod idempotency;
 mod ledger;
 mod lock;
 mod open;
@@ -39,5 +40,6 @@ mod store;
 mod tx;
 mod writer;
 
+pub use idempotency::IdempotencyStore;
 pub use options::{Durability, OpenError, Options};
 pub use store::{QueueSettings, Store};
