@@ -30,6 +30,7 @@ impl Endpoint {
         Self { failures, left: Cell::new(failures) }
     }
 
+    #[expect(clippy::unused_async, reason = "it stands in for a call that is awaited")]
     async fn call(&self) -> Result<u64, Busy> {
         let left = self.left.get();
         if left == 0 {

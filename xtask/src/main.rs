@@ -11,6 +11,7 @@ mod interrupt;
 mod licences;
 mod metadata;
 mod place;
+mod plot;
 mod progress;
 mod services;
 mod soak;
@@ -45,6 +46,8 @@ enum Task {
         /// The benchmark, such as `core`
         name: Option<String>,
     },
+    /// Simulate retry storms and draw them into the documentation
+    Plot,
     /// Run the property tests for much longer
     Soak {
         /// How many times the ordinary number of cases
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test { quick } => test::run(quick),
         Task::Bench { name } => bench::run(name.as_deref()),
+        Task::Plot => plot::run(),
         Task::Soak { times } => soak::run(times),
         Task::Services { action } => services::run(action),
     };
