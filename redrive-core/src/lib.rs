@@ -45,7 +45,7 @@ pub use policy::{Policy, PolicySpec};
 pub use random::{Random, SplitMix64};
 pub use reason::{CATALOGUE, CatalogueEntry, Reason, ReasonError};
 pub use redaction::Redaction;
-pub use retry_after::{MAX_RETRY_AFTER, parse_retry_after};
+pub use retry_after::{Advice, MAX_RETRY_AFTER, parse_retry_after};
 pub use schedule::{
     Calendar, Date, Delays, Floor, Holidays, Jitter, Limits, Percent, Schedule, ScheduleBuilder,
     ScheduleError, WaitRange,

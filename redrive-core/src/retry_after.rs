@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::Timestamp;
+use crate::{Jitter, Random, Timestamp};
 
 /// The longest advice that is taken, a year; a longer one is held to it. The policy's own clamp comes after.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24 * 365);
@@ -35,6 +35,55 @@ pub fn parse_retry_after(value: &[u8], now: Timestamp) -> Option<Duration> {
     }
     let wait = parse_http_date(text, now)?.since(now);
     (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
+}
+
+/// What a handler or an endpoint asked for, and what is made of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use redrive_core::{Advice, Jitter, SplitMix64};
+///
+/// let second = Duration::from_secs(1);
+/// let advice = Advice::new(60 * second, second, 10 * second);
+/// assert_eq!(advice.clamped, 10 * second);
+/// assert_eq!(advice.wait(Jitter::None, &mut SplitMix64::new(1)), Some(10 * second));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advice {
+    /// The wait that was asked for.
+    pub asked: Duration,
+    /// The same, held between the least and the longest that is taken.
+    pub clamped: Duration,
+    longest: Duration,
+}
+
+impl Advice {
+    /// The advice `asked`, held between `least` and `longest`; `least` wins where they cross.
+    pub fn new(asked: Duration, least: Duration, longest: Duration) -> Self {
+        Self { asked, clamped: asked.min(longest).max(least), longest }
+    }
+
+    /// The wait that follows from it; nothing where it says to come back at once, which is no advice that is
+    /// followed.
+    ///
+    /// All that were refused together would come back together: they are spread over a tenth, never early, unless
+    /// there is to be no jitter at all. What asked for more than is taken is spread below the limit, or all of it
+    /// would come back at one moment.
+    pub fn wait<R: Random + ?Sized>(&self, jitter: Jitter, rng: &mut R) -> Option<Duration> {
+        if self.clamped.is_zero() {
+            return None;
+        }
+        let tenth = u64::try_from(self.clamped.as_millis() / 10).unwrap_or(u64::MAX);
+        let spread = match jitter {
+            Jitter::None => Duration::ZERO,
+            _ => Duration::from_millis(rng.between(0, tenth)),
+        };
+        Some(if self.asked > self.longest {
+            self.longest.saturating_sub(spread)
+        } else {
+            self.clamped.saturating_add(spread).min(self.longest)
+        })
+    }
 }
 
 /// A date as HTTP writes it (RFC 9110, 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`, and the two old forms

@@ -25,6 +25,7 @@
 mod broker;
 mod codec;
 mod fault;
+mod idempotency;
 mod lane_counts;
 mod ledger;
 mod lock;
@@ -40,5 +41,6 @@ mod store;
 mod tx;
 mod writer;
 
+pub use idempotency::IdempotencyStore;
 pub use options::{Durability, OpenError, Options};
 pub use store::{QueueSettings, Store};

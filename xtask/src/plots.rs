@@ -10,7 +10,7 @@ use crate::progress::Steps;
 const PLOTS: [(&str, &str, &str); 1] = [("testkit", "outage", "outage.svg")];
 
 pub(crate) fn run() -> Result<()> {
-    let mut steps = Steps::new(1 + PLOTS.len());
+    let mut steps = Steps::new(2 + PLOTS.len());
     steps.run("install what is missing", || install::ensure(&[install::BUILD]))?;
     for (package, example, file) in PLOTS {
         steps.run(file, || {
@@ -20,5 +20,10 @@ pub(crate) fn run() -> Result<()> {
             quiet("cargo run", command.arg(path))
         })?;
     }
-    Ok(())
+    // The storms draw several, and know their places.
+    steps.run("storms", || {
+        let mut command = cargo();
+        command.args(["run", "--quiet", "--locked", "--package", "redrive-retry", "--example", "storm"]);
+        quiet("cargo run", &mut command)
+    })
 }

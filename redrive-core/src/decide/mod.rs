@@ -16,7 +16,7 @@ pub use explain::{Ending, Explained, Row, explain};
 
 use crate::classify::{By, Classification, Fault, Seen, Subject};
 use crate::policy::{IN_PLACE_SLOT, Policy};
-use crate::{Class, Exit, Failure, Handling, History, Jitter, Random, Reason, Schedule, Timestamp, Verdict};
+use crate::{Advice, Class, Exit, Failure, Handling, History, Random, Reason, Schedule, Timestamp, Verdict};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -188,7 +188,10 @@ pub fn decide<R: Random + ?Sized>(
         Some(Verdict::RetryAfter(wait)) => Some(*wait),
         _ => failure.retry_after(),
     };
-    let advice = advice.map(|asked| Advice::new(policy, asked));
+    let advice = advice.map(|asked| {
+        let (least, longest) = policy.retry_after();
+        Advice::new(asked, least, longest)
+    });
     let Some(step) = next_step(policy, &found, history, advice) else {
         return leave(policy, found, End::Schedule);
     };
@@ -297,20 +300,6 @@ fn out_of_time(
     subject.deadline.filter(|deadline| now + wait > *deadline).map(|deadline| End::Deadline { deadline })
 }
 
-/// What a handler asked for, and what the policy makes of it.
-#[derive(Debug, Clone, Copy)]
-struct Advice {
-    asked: Duration,
-    clamped: Duration,
-}
-
-impl Advice {
-    fn new(policy: &Policy, asked: Duration) -> Self {
-        let (min, max) = policy.retry_after();
-        Self { asked, clamped: asked.min(max).max(min) }
-    }
-}
-
 /// The step that comes next: which layer, and which of its steps.
 struct Step<'p> {
     layer: Handling,
@@ -392,21 +381,13 @@ fn next_wait<R: Random + ?Sized>(
     rng: &mut R,
 ) -> (Duration, WaitBy) {
     // To come back at once is no advice that a policy follows: its own schedule and floor hold then.
-    let Some(Advice { asked, clamped }) = advice.filter(|advice| !advice.clamped.is_zero()) else {
-        // The wait before a layer's first step belongs to another layer and says nothing about this one.
-        let previous = history.last_wait.filter(|_| step.index > 0);
-        let wait = step.schedule.sample(step.index, policy.limits(), previous, now, rng);
-        return (wait.unwrap_or_default(), WaitBy::Schedule);
-    };
-    // All that were refused together would come back together: spread them a little, never early.
-    let spread = match step.schedule.jitter() {
-        Jitter::None => Duration::ZERO,
-        _ => {
-            Duration::from_millis(rng.between(0, u64::try_from(clamped.as_millis() / 10).unwrap_or(u64::MAX)))
-        }
-    };
-    let max = policy.retry_after().1;
-    // What asked for more than is allowed is spread below the limit, or all of it would come back at one moment.
-    let wait = if asked > max { max.saturating_sub(spread) } else { clamped.saturating_add(spread).min(max) };
-    (wait, WaitBy::RetryAfter { asked, clamped })
+    let advised =
+        advice.and_then(|advice| advice.wait(step.schedule.jitter(), rng).map(|wait| (wait, advice)));
+    if let Some((wait, Advice { asked, clamped, .. })) = advised {
+        return (wait, WaitBy::RetryAfter { asked, clamped });
+    }
+    // The wait before a layer's first step belongs to another layer and says nothing about this one.
+    let previous = history.last_wait.filter(|_| step.index > 0);
+    let wait = step.schedule.sample(step.index, policy.limits(), previous, now, rng);
+    (wait.unwrap_or_default(), WaitBy::Schedule)
 }

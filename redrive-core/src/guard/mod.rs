@@ -65,7 +65,7 @@ impl GuardError {
 
 /// Nanoseconds of a duration, held at the 584 years that fit.
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// A share as millionths, so that adding it up never drifts.

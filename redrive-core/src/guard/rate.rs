@@ -178,6 +178,37 @@ impl RateLimit {
         self.full_after(self.latest.max(nanos(now)), n).err().unwrap_or_default()
     }
 
+    /// Takes `n` tokens, now or ahead of time, and says how long to wait before they may be used; nothing is taken
+    /// when that is longer than `longest`, and the wait is the error.
+    ///
+    /// Waiting for a reserved token keeps the order in which callers came, and wakes each of them once, where all
+    /// that ask again at one moment would race for it. What is reserved stays taken, used or not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redrive_core::guard::RateLimit;
+    ///
+    /// let mut limit = RateLimit::with_burst("10/s".parse()?, 1)?;
+    /// let (now, second) = (Duration::ZERO, Duration::from_secs(1));
+    /// assert_eq!(limit.reserve(now, 1, second), Ok(Duration::ZERO));
+    /// assert_eq!(limit.reserve(now, 1, second), Ok(Duration::from_millis(100)));
+    /// assert_eq!(limit.reserve(now, 1, second), Ok(Duration::from_millis(200)));
+    /// assert_eq!(limit.reserve(now, 1, Duration::from_millis(100)), Err(Duration::from_millis(300)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(&mut self, now: Duration, n: u32, longest: Duration) -> Result<Duration, Duration> {
+        self.latest = self.latest.max(nanos(now));
+        let wait = self.full_after(self.latest, n).err().unwrap_or_default();
+        if n > self.burst || wait > longest {
+            return Err(wait);
+        }
+        if n > 0 {
+            let now = u128::from(self.latest) * u128::from(self.rate.count.get());
+            self.full_at = self.full_at.max(now) + u128::from(self.cost) * u128::from(n);
+        }
+        Ok(wait)
+    }
+
     /// When the bucket is full again if `n` tokens are taken now, or how long to wait before.
     fn full_after(&self, now_ns: u64, n: u32) -> Result<u128, Duration> {
         if n > self.burst {

@@ -132,6 +132,32 @@ impl RetryBudget {
         self.counts.add(Counts { firsts: 1, retries: 0 });
     }
 
+    /// Counts `n` first attempts of the moment `at`, which may have passed: they pay for as long as if they had been
+    /// counted then. For counters beside the budget that are added up now and then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redrive_core::guard::{RetryBudget, RetryBudgetConfig};
+    ///
+    /// let mut budget = RetryBudget::new(RetryBudgetConfig { floor: None, ..RetryBudgetConfig::default() })?;
+    /// let second = Duration::from_secs(1);
+    /// budget.deposit(20 * second);
+    /// budget.deposit_many(15 * second, 9);
+    /// budget.deposit_many(5 * second, 1_000); // no longer in the window of 10 s
+    /// assert_eq!((0..10).filter(|_| budget.try_spend(20 * second)).count(), 3);
+    /// # Ok::<(), redrive_core::guard::GuardError>(())
+    /// ```
+    pub fn deposit_many(&mut self, at: Duration, n: u64) {
+        self.tick(at);
+        self.counts.add_at(nanos(at), Counts { firsts: n, retries: 0 });
+    }
+
+    /// When the window moves on: first attempts before this moment pay equally long.
+    pub fn turns_at(&mut self, now: Duration) -> Duration {
+        self.tick(now);
+        Duration::from_nanos(self.counts.ends())
+    }
+
     /// Lets a retry through and counts it; false when the budget is spent.
     #[must_use = "a retry may start only when it was let through"]
     pub fn try_spend(&mut self, now: Duration) -> bool {

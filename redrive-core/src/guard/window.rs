@@ -56,6 +56,25 @@ impl<T: Copy + Default + AddAssign + SubAssign> Buckets<T> {
         self.total += events;
     }
 
+    /// Adds to the bucket of `at`, which may have passed; what has left the window is left out.
+    pub(super) fn add_at(&mut self, at: u64, events: T) {
+        if at >= self.ends.saturating_sub(self.width) {
+            return self.add(events);
+        }
+        let behind = self.head.saturating_sub(at / self.width);
+        let Some(behind) = usize::try_from(behind).ok().filter(|behind| *behind < self.ring.len()) else {
+            return;
+        };
+        let place = if behind <= self.at { self.at - behind } else { self.ring.len() + self.at - behind };
+        self.ring[place] += events;
+        self.total += events;
+    }
+
+    /// When the current bucket ends.
+    pub(super) fn ends(&self) -> u64 {
+        self.ends
+    }
+
     /// What the window holds since the last [`advance`](Self::advance).
     pub(super) fn total(&self) -> T {
         self.total
@@ -105,6 +124,13 @@ impl<T: Copy + Default + AddAssign + SubAssign> Last<T> {
         self.ring[self.at] = event;
         self.total += event;
         self.at = if self.at + 1 == self.ring.len() { 0 } else { self.at + 1 };
+    }
+
+    /// Adds the same event so often; more than the ring holds would only push itself out.
+    pub(super) fn add_many(&mut self, event: T, times: u64) {
+        for _ in 0..times.min(self.ring.len() as u64) {
+            self.add(event);
+        }
     }
 
     pub(super) fn total(&self) -> T {

@@ -93,7 +93,8 @@ struct Shape {
 
 /// A duration in whole microseconds, rounded up so that a wait is never cut short.
 fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+    let part = u64::from(duration.subsec_nanos()).div_ceil(1_000);
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(part)
 }
 
 impl Schedule {
@@ -137,6 +138,11 @@ impl Schedule {
     /// Whether the delays go on without end.
     pub fn is_unlimited(&self) -> bool {
         self.len().is_none()
+    }
+
+    /// Whether a delay of it depends on the time of day.
+    pub fn follows_calendar(&self) -> bool {
+        self.segments().iter().any(Segment::is_calendar)
     }
 
     /// How the delays are spread.

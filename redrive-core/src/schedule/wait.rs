@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::segment::{Kind, Segment};
+use super::segment::Kind;
 use super::{Jitter, Limits, Schedule, WaitRange, calendar_wait, micros};
 use crate::duration::MAX_MICROS;
 use crate::{Random, Timestamp};
@@ -94,8 +94,7 @@ impl Schedule {
         let begin = step.saturating_sub(DECORRELATED_STEPS);
         // So far along, anything that grows has grown as far as it can.
         let grows = self.shape.base > 0 || limits.floor_micros(self.shape.longest, MAX_MICROS) > 0;
-        let has_calendar = self.segments().iter().any(Segment::is_calendar);
-        let mut longest = (begin > 0 && (grows || has_calendar)).then_some(MAX_MICROS);
+        let mut longest = (begin > 0 && (grows || self.follows_calendar())).then_some(MAX_MICROS);
         let mut mean = None;
         for before in begin..step {
             let is_plain = self.find(before).is_some_and(|(kind, local)| kind.plain(local).is_some());

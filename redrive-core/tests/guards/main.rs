@@ -2,6 +2,7 @@
 //! stands still and runs backwards.
 
 mod breaker;
+mod late;
 mod limits;
 mod rate;
 mod retry_budget;

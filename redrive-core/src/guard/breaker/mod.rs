@@ -252,10 +252,30 @@ impl Breaker {
                 Verdict::StillDown => Some(self.trip(now, TripCause::Probes)),
             },
             Phase::Closed | Phase::ForcedClosed if outcome != Outcome::Ignored => {
-                let cause = self.count(now, failed, slow)?;
-                (self.phase == Phase::Closed).then(|| self.trip(now, cause))
+                let call = Calls { all: 1, failed: u64::from(failed), slow: u64::from(slow) };
+                self.counted(now, now, call)
             }
             _ => None,
+        }
+    }
+
+    /// Reports `n` successes of the moment `at`, which may have passed, none of them slow; tells the new state when
+    /// that changed it. For counters beside the breaker that are added up now and then, and always before a failure
+    /// that came after them is reported.
+    ///
+    /// Successes that were counted while the breaker was not closed say only that the endpoint has answered.
+    pub fn record_successes(&mut self, now: Duration, at: Duration, n: u64) -> Option<BreakerState> {
+        let now = self.tick(now);
+        if n == 0 {
+            return None;
+        }
+        self.last_success = self.last_success.max(Some(at.min(now)));
+        self.calls_since_success = 0;
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => {
+                self.counted(now, at.min(now), Calls { all: n, failed: 0, slow: 0 })
+            }
+            Phase::Open { .. } | Phase::HalfOpen | Phase::ForcedOpen => None,
         }
     }
 
@@ -267,21 +287,26 @@ impl Breaker {
         }
     }
 
-    /// Counts a call and says what would open the breaker now.
-    fn count(&mut self, now: Duration, failed: bool, slow: bool) -> Option<TripCause> {
-        let call = Calls { all: 1, failed: u64::from(failed), slow: u64::from(slow) };
+    /// Counts calls of one moment, and opens the breaker when they give cause.
+    fn counted(&mut self, now: Duration, at: Duration, calls: Calls) -> Option<BreakerState> {
+        let cause = self.count(now, at, calls)?;
+        (self.phase == Phase::Closed).then(|| self.trip(now, cause))
+    }
+
+    /// Counts calls and says what would open the breaker now.
+    fn count(&mut self, now: Duration, at: Duration, seen: Calls) -> Option<TripCause> {
         let calls = match &mut self.counted {
             Counted::Time(buckets) => {
                 buckets.advance(nanos(now));
-                buckets.add(call);
+                buckets.add_at(nanos(at), seen);
                 buckets.total()
             }
             Counted::Count(last) => {
-                last.add(call);
+                last.add_many(Calls { all: 1, ..seen }, seen.all);
                 last.total()
             }
         };
-        self.in_a_row = if failed { self.in_a_row.saturating_add(1) } else { 0 };
+        self.in_a_row = if seen.failed > 0 { self.in_a_row.saturating_add(1) } else { 0 };
         if self.config.consecutive > 0 && self.in_a_row >= self.config.consecutive {
             return Some(TripCause::Consecutive);
         }
@@ -361,6 +386,40 @@ impl Breaker {
         }
     }
 
+    /// A number that moves with every change of state, so that what was asked before one can be told from what was
+    /// asked after it.
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether it is closed and nothing but a failure or a slow call can open it: the window that ends at `now` holds
+    /// neither, so that however many successes may be added up beside it for a while.
+    pub fn is_quiet(&self, now: Duration) -> bool {
+        let closed = matches!(self.phase, Phase::Closed | Phase::ForcedClosed);
+        let calls = self.calls_at(now);
+        closed && self.in_a_row == 0 && calls.failed == 0 && calls.slow == 0
+    }
+
+    /// When the window moves on: successes before this moment leave it together. Nothing where it counts calls and
+    /// not time.
+    pub fn turns_at(&mut self, now: Duration) -> Option<Duration> {
+        let now = self.tick(now);
+        match &mut self.counted {
+            Counted::Time(buckets) => {
+                buckets.advance(nanos(now));
+                Some(Duration::from_nanos(buckets.ends()))
+            }
+            Counted::Count(_) => None,
+        }
+    }
+
+    fn calls_at(&self, now: Duration) -> Calls {
+        match &self.counted {
+            Counted::Time(buckets) => buckets.total_at(nanos(now.max(self.latest))),
+            Counted::Count(last) => last.total(),
+        }
+    }
+
     /// Whether a call has succeeded in the window that ends at `now`, also across changes of state.
     ///
     /// While none has, an answer such as 404 or 401 speaks about the endpoint and not about the message.
@@ -385,10 +444,7 @@ impl Breaker {
     /// What it shows of itself at `now`. While open, the window still shows what had opened it as long as that is
     /// recent enough.
     pub fn snapshot(&self, now: Duration) -> BreakerSnapshot {
-        let calls = match &self.counted {
-            Counted::Time(buckets) => buckets.total_at(nanos(now.max(self.latest))),
-            Counted::Count(last) => last.total(),
-        };
+        let calls = self.calls_at(now);
         BreakerSnapshot {
             state: self.state(now),
             forced: matches!(self.phase, Phase::ForcedOpen | Phase::ForcedClosed),

@@ -1,0 +1,77 @@
+//! A call on the thread of the caller.
+
+use std::time::Duration;
+
+use crate::retryer::Inner;
+use crate::run::{After, Run};
+use crate::{Attempt, Classify, Hooks, RetryError, Stop};
+
+/// A call that is under way; an operation that panics ends it.
+struct UnderWay<'r, C, H, E> {
+    inner: &'r Inner<C, H>,
+    run: Run<E>,
+}
+
+impl<C, H, E> Drop for UnderWay<'_, C, H, E> {
+    fn drop(&mut self) {
+        self.run.cancel(&self.inner.settings);
+    }
+}
+
+pub(crate) fn call<T, E, C, H>(
+    inner: &Inner<C, H>,
+    mut operation: impl FnMut(Attempt) -> Result<T, E>,
+) -> Result<T, RetryError<C::Error>>
+where
+    C: Classify<T, E>,
+    H: Hooks<C::Error>,
+{
+    let settings = &inner.settings;
+    let mut call = UnderWay { inner, run: Run::begin(settings)? };
+    let mut now = call.run.since();
+    loop {
+        let result = match attempt(&mut call, now, &mut operation) {
+            Ok(result) => result,
+            Err(stop) => return Err(call.run.give_up(inner, stop)),
+        };
+        // Nobody knows whether it blocked.
+        let judged = inner.classifier.judge(result);
+        match call.run.ended::<_, E, _, _>(inner, judged, |_| settings.clock.now(), || true) {
+            After::Done(value) => {
+                call.run.succeed(inner, true);
+                return Ok(value);
+            }
+            After::Wait(wait) if wait.is_zero() => now = call.run.since(),
+            After::Wait(wait) => {
+                std::thread::sleep(wait);
+                now = settings.clock.now();
+            }
+            After::Stop(stop) => return Err(call.run.give_up(inner, stop)),
+        }
+    }
+}
+
+/// Waits for a turn and a place, and makes one attempt.
+fn attempt<T, X, E, C, H: Hooks<E>>(
+    call: &mut UnderWay<'_, C, H, E>,
+    mut now: Duration,
+    operation: &mut impl FnMut(Attempt) -> Result<T, X>,
+) -> Result<Result<T, X>, Stop> {
+    let settings = &call.inner.settings;
+    let turn = call.run.take_turn(settings, now)?;
+    if !turn.is_zero() {
+        std::thread::sleep(turn);
+        now = settings.clock.now();
+    }
+    let _place = match &settings.bulkhead {
+        None => None,
+        Some(bulkhead) => {
+            let left = call.run.left(now).unwrap_or(Duration::MAX);
+            let place = bulkhead.acquire_blocking(left).map_err(Stop::Bulkhead)?;
+            now = settings.clock.now();
+            Some(place.ok_or(Stop::Deadline)?)
+        }
+    };
+    let started = call.run.start(call.inner, now)?;
+    Ok(call.run.inside(|| operation(started)))
+}

@@ -1,0 +1,173 @@
+//! What an HTTP answer means.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{Extensions, HeaderMap, StatusCode};
+use redrive_core::parse_retry_after;
+
+use crate::{Classify, Judged, SharedClock, Stop};
+
+/// An answer, of whatever client.
+pub trait HttpAnswer {
+    /// Its status.
+    fn status(&self) -> StatusCode;
+    /// Its headers.
+    fn headers(&self) -> &HeaderMap;
+    /// What travels with it inside the program.
+    fn extensions_mut(&mut self) -> &mut Extensions;
+}
+
+impl<B> HttpAnswer for http::Response<B> {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions_mut()
+    }
+}
+
+/// Whether a status says that another attempt may work: 408, 425, 429 and 5xx, without 501 and 505, which say that
+/// the server never will.
+pub fn is_retryable(status: StatusCode) -> bool {
+    match status.as_u16() {
+        408 | 425 | 429 => true,
+        501 | 505 => false,
+        _ => status.is_server_error(),
+    }
+}
+
+/// An attempt that failed: an answer that asks for another, or none at all.
+#[derive(Debug)]
+pub enum HttpFailure<A, E> {
+    /// It was answered with this status.
+    Status {
+        /// The status.
+        status: StatusCode,
+        /// The answer; nothing any more once another attempt was begun.
+        answer: Option<A>,
+    },
+    /// It was not answered.
+    Transport(E),
+}
+
+/// Judges HTTP answers: see the [module](super).
+#[derive(Debug, Clone, Default)]
+pub struct HttpAnswers {
+    clock: SharedClock,
+}
+
+impl HttpAnswers {
+    /// Reads the dates in `Retry-After` by another clock.
+    pub fn with_clock(clock: impl Into<SharedClock>) -> Self {
+        Self { clock: clock.into() }
+    }
+
+    fn advice(&self, headers: &HeaderMap) -> Option<Duration> {
+        parse_retry_after(headers.get(RETRY_AFTER)?.as_bytes(), self.clock.wall())
+    }
+
+    fn judge_answer<A: HttpAnswer, E>(&self, answer: A) -> Judged<A, HttpFailure<A, E>> {
+        let status = answer.status();
+        let conflict = status == StatusCode::CONFLICT && answer.headers().contains_key(RETRY_AFTER);
+        if !conflict && !is_retryable(status) {
+            return Judged::Done(answer);
+        }
+        let after = self.advice(answer.headers());
+        Judged::Retry { error: HttpFailure::Status { status, answer: Some(answer) }, after }
+    }
+}
+
+impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
+    type Error = HttpFailure<A, E>;
+
+    fn judge(&self, result: Result<A, E>) -> Judged<A, HttpFailure<A, E>> {
+        match result {
+            Ok(answer) => self.judge_answer(answer),
+            Err(error) if may_pass(&error) => Judged::retry(HttpFailure::Transport(error)),
+            Err(error) => Judged::Fail(HttpFailure::Transport(error)),
+        }
+    }
+
+    fn let_go(&self, error: &mut HttpFailure<A, E>) {
+        // A body that nobody reads would keep its connection.
+        if let HttpFailure::Status { answer, .. } = error {
+            *answer = None;
+        }
+    }
+}
+
+/// Whether a request that was not answered may fare better another time. Where the client's errors tell that the
+/// request itself is wrong, it does not.
+fn may_pass<E: 'static>(error: &E) -> bool {
+    let error: &dyn Any = error;
+    #[cfg(feature = "reqwest")]
+    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+        return !(error.is_builder() || error.is_redirect());
+    }
+    #[cfg(feature = "reqwest-middleware")]
+    if let Some(error) = error.downcast_ref::<reqwest_middleware::Error>() {
+        return match error {
+            reqwest_middleware::Error::Reqwest(error) => may_pass(error),
+            reqwest_middleware::Error::Middleware(_) => true,
+        };
+    }
+    let _ = error;
+    true
+}
+
+/// What went wrong in an attempt, without the answer itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpCause<E> {
+    /// It was answered with this status.
+    Status(StatusCode),
+    /// It was not answered.
+    Transport(E),
+}
+
+impl<E: fmt::Display> fmt::Display for HttpCause<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "the answer was {status}"),
+            Self::Transport(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for HttpCause<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Status(_) => None,
+            Self::Transport(error) => Some(error),
+        }
+    }
+}
+
+impl<A, E> From<HttpFailure<A, E>> for HttpCause<E> {
+    fn from(failure: HttpFailure<A, E>) -> Self {
+        match failure {
+            HttpFailure::Status { status, .. } => Self::Status(status),
+            HttpFailure::Transport(error) => Self::Transport(error),
+        }
+    }
+}
+
+/// In the extensions of an answer that asks for another attempt and is handed on all the same: why there was none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retried {
+    /// How many attempts were made.
+    pub attempts: u32,
+    /// Why no further one was.
+    pub stop: Stop,
+    /// How long all of it took.
+    pub took: Duration,
+}

@@ -1,0 +1,65 @@
+//! Retries around a `reqwest` client.
+
+use http::{Extensions, HeaderMap, Method, StatusCode};
+use reqwest::{Client, ClientBuilder, Request, Response};
+
+use super::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, HttpRequest, HttpRetry};
+use crate::{Hooks, RetryError, Retryer};
+
+impl HttpAnswer for Response {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions_mut()
+    }
+}
+
+impl HttpRequest for Request {
+    fn method(&self) -> &Method {
+        self.method()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    fn headers_mut(&mut self) -> &mut HeaderMap {
+        self.headers_mut()
+    }
+
+    fn copy(&self) -> Option<Self> {
+        self.try_clone()
+    }
+}
+
+impl<H: Hooks<HttpFailure<Response, reqwest::Error>>> HttpRetry<Client, H> {
+    /// A client of `reqwest` with the retryer's connect timeout.
+    ///
+    /// ```no_run
+    /// use redrive_retry::Retryer;
+    /// use redrive_retry::http::{HttpAnswers, HttpRetry};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let retryer = Retryer::builder().classify(HttpAnswers::default()).build()?;
+    /// let client = HttpRetry::reqwest(reqwest::Client::builder(), retryer)?;
+    /// let request = client.client().get("http://127.0.0.1:3000/orders/17").build()?;
+    /// let answer = client.execute(request).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reqwest(builder: ClientBuilder, retryer: Retryer<HttpAnswers, H>) -> reqwest::Result<Self> {
+        let client = builder.connect_timeout(retryer.connect_timeout()).build()?;
+        Ok(Self::new(client, retryer))
+    }
+
+    /// Sends a request, and sends it again as far as it may be. A body that is a stream is sent once.
+    pub async fn execute(&self, request: Request) -> Result<Response, RetryError<HttpCause<reqwest::Error>>> {
+        self.send(self.client().clone(), request).await
+    }
+}

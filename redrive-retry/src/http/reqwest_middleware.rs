@@ -1,0 +1,106 @@
+//! Retries as a middleware of `reqwest-middleware`.
+
+use std::fmt;
+
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Error, Middleware, Next};
+
+use super::request::HttpReplay;
+use super::retry::last_answer;
+use super::{HttpAnswers, HttpFailure};
+use crate::tower::Replay as _;
+use crate::{Attempt, Call, Hooks, NoHooks, Operation, Retryer};
+
+/// Retries requests, with everything that comes after it in the chain.
+///
+/// ```no_run
+/// use redrive_retry::Retryer;
+/// use redrive_retry::http::{HttpAnswers, RetryMiddleware};
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let retryer = Retryer::builder().classify(HttpAnswers::default()).build()?;
+/// let client = reqwest::Client::builder().connect_timeout(retryer.connect_timeout()).build()?;
+/// let client = reqwest_middleware::ClientBuilder::new(client)
+///     .with(RetryMiddleware::new(retryer).generate_keys())
+///     .build();
+/// # Ok(())
+/// # }
+/// ```
+pub struct RetryMiddleware<H = NoHooks> {
+    retryer: Retryer<HttpAnswers, H>,
+    replay: HttpReplay,
+}
+
+impl<H> RetryMiddleware<H> {
+    /// A middleware with this retryer.
+    pub fn new(retryer: Retryer<HttpAnswers, H>) -> Self {
+        Self { retryer, replay: HttpReplay::default() }
+    }
+
+    /// See [`HttpRetryLayer::generate_keys`](super::HttpRetryLayer::generate_keys).
+    #[must_use]
+    pub fn generate_keys(mut self) -> Self {
+        self.replay.generates_keys = true;
+        self
+    }
+}
+
+impl<H> fmt::Debug for RetryMiddleware<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryMiddleware").field("retryer", &self.retryer).finish_non_exhaustive()
+    }
+}
+
+/// What the rest of the chain makes of a request, as often as it takes.
+struct Chain<'a> {
+    next: Next<'a>,
+    extensions: Extensions,
+    request: Option<Request>,
+    replay: HttpReplay,
+}
+
+type Sent<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Response, Error>> + Send + 'a>>;
+
+impl<'a> Operation for Chain<'a> {
+    type Value = Response;
+    type Error = Error;
+    type Future = Sent<'a>;
+
+    fn start(&mut self, _: Attempt) -> Sent<'a> {
+        let copy = self.request.as_ref().and_then(|request| self.replay.copy(request));
+        let request = copy.or_else(|| self.request.take());
+        // Each attempt starts with the extensions of the first.
+        let (next, mut extensions) = (self.next.clone(), self.extensions.clone());
+        Box::pin(async move {
+            match request {
+                Some(request) => next.run(request, &mut extensions).await,
+                // What was sent itself is not repeatable, so this is never asked for.
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| self.replay.is_repeatable(request))
+    }
+}
+
+#[async_trait::async_trait]
+impl<H> Middleware for RetryMiddleware<H>
+where
+    H: Hooks<HttpFailure<Response, Error>> + Send + Sync + 'static,
+{
+    async fn handle(
+        &self,
+        mut request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response, Error> {
+        self.replay.prepare(&mut request);
+        let chain =
+            Chain { next, extensions: extensions.clone(), request: Some(request), replay: self.replay };
+        let ended = Call::new(&self.retryer, chain).await;
+        ended.or_else(last_answer).map_err(|error| Error::Middleware(error.into()))
+    }
+}

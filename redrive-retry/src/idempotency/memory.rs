@@ -1,0 +1,189 @@
+//! A store in memory, for one process and for tests.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::Timestamp;
+
+use super::{Answer, CallKeys, Claim, Claimed, IdempotencyKey, KeyStore, Lease, StoreError};
+
+/// How much a [`MemoryStore`] holds. What is full refuses: nothing is forgotten before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Keys. Default: 100,000.
+    pub keys: usize,
+    /// Bytes of answers and keys, about. Default: 64 MiB.
+    pub bytes: usize,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self { keys: 100_000, bytes: 64 << 20 }
+    }
+}
+
+/// Remembers keys in memory, bounded. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    limits: MemoryLimits,
+    bytes: usize,
+    next: u64,
+    entries: HashMap<Arc<str>, Entry>,
+    /// When each is forgotten, soonest first.
+    ends: BTreeSet<(Timestamp, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    until: Timestamp,
+    weight: usize,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Running { fingerprint: [u8; 32], token: u64 },
+    Done { fingerprint: [u8; 32], answer: Answer },
+    Call(IdempotencyKey),
+}
+
+impl MemoryStore {
+    /// A store that holds no more than that.
+    pub fn new(limits: MemoryLimits) -> Self {
+        Self { state: Arc::new(Mutex::new(State { limits, ..State::default() })) }
+    }
+
+    /// How many keys it holds.
+    pub fn len(&self) -> usize {
+        self.state().entries.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tidy(&mut self, now: Timestamp) {
+        while let Some((_, key)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
+            self.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: &str) -> Option<Entry> {
+        let (key, entry) = self.entries.remove_entry(key)?;
+        self.bytes -= entry.weight;
+        self.ends.remove(&(entry.until, key));
+        Some(entry)
+    }
+
+    fn put(&mut self, key: &Arc<str>, until: Timestamp, held: Held) -> Result<(), StoreError> {
+        let weight =
+            key.len() + 128 + if let Held::Done { answer, .. } = &held { answer.weight() } else { 0 };
+        let MemoryLimits { keys, bytes } = self.limits;
+        if self.entries.len() >= keys {
+            return Err(StoreError::Full(format!("it holds {keys} keys")));
+        }
+        if self.bytes + weight > bytes {
+            return Err(StoreError::Full(format!("it holds {} of {bytes} bytes", self.bytes)));
+        }
+        self.bytes += weight;
+        self.ends.insert((until, Arc::clone(key)));
+        self.entries.insert(Arc::clone(key), Entry { until, weight, held });
+        Ok(())
+    }
+
+    fn claim(&mut self, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        self.tidy(claim.now);
+        match self.entries.get(claim.key).map(|entry| &entry.held) {
+            Some(Held::Running { fingerprint, .. } | Held::Done { fingerprint, .. })
+                if *fingerprint != claim.fingerprint =>
+            {
+                return Ok(Claimed::Other);
+            }
+            Some(Held::Running { .. }) => return Ok(Claimed::Running),
+            Some(Held::Done { answer, .. }) => return Ok(Claimed::Done(answer.clone())),
+            Some(Held::Call(_)) => return Ok(Claimed::Other),
+            None => {}
+        }
+        let key: Arc<str> = claim.key.into();
+        self.next += 1;
+        let token = self.next;
+        self.put(&key, claim.now + claim.lease, Held::Running { fingerprint: claim.fingerprint, token })?;
+        Ok(Claimed::First(Lease { key, token }))
+    }
+
+    /// The fingerprint of what this lease still holds.
+    fn held_by(&self, lease: &Lease) -> Option<[u8; 32]> {
+        match self.entries.get(&lease.key)?.held {
+            Held::Running { fingerprint, token } if token == lease.token => Some(fingerprint),
+            _ => None,
+        }
+    }
+
+    fn remember(&mut self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
+        let Some(fingerprint) = self.held_by(lease) else { return Ok(false) };
+        let Some(running) = self.remove(&lease.key) else { return Ok(false) };
+        match self.put(&lease.key, until, Held::Done { fingerprint, answer }) {
+            Ok(()) => Ok(true),
+            Err(full) => {
+                // The claim stays, so that the call is not made a second time before its lease is over.
+                self.put(&lease.key, running.until, running.held)?;
+                Err(full)
+            }
+        }
+    }
+}
+
+impl KeyStore for MemoryStore {
+    async fn claim(&self, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        self.state().claim(claim)
+    }
+
+    async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
+        self.state().remember(lease, answer, until)
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.held_by(lease).is_some() {
+            state.remove(&lease.key);
+        }
+        Ok(())
+    }
+}
+
+impl CallKeys for MemoryStore {
+    async fn key_for(
+        &self,
+        call: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<IdempotencyKey, StoreError> {
+        let mut state = self.state();
+        state.tidy(now);
+        // A space cannot stand in a key, so the names of calls never meet the keys of requests.
+        let name: Arc<str> = format!("call {call}").into();
+        if let Some(Entry { held: Held::Call(key), .. }) = state.entries.get(&name) {
+            return Ok(key.clone());
+        }
+        let key = IdempotencyKey::new();
+        state.put(&name, until, Held::Call(key.clone()))?;
+        Ok(key)
+    }
+
+    async fn forget(&self, call: &str) -> Result<(), StoreError> {
+        self.state().remove(&format!("call {call}"));
+        Ok(())
+    }
+}

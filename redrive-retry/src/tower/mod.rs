@@ -1,0 +1,75 @@
+//! Each part as a `tower` layer.
+//!
+//! With `ServiceBuilder` the first layer is the outermost, so the [order of the parts](crate#the-order-of-the-parts)
+//! is the order in which they are written:
+//!
+//! ```
+//! use redrive_retry::guard::BreakerConfig;
+//! use redrive_retry::tower::{BreakerLayer, BulkheadLayer, FallbackLayer, RateLimitLayer, RetryLayer};
+//! use redrive_retry::{Bulkhead, CircuitBreaker, RateLimiter, Retryer};
+//! use std::time::Duration;
+//! use tower::{Service, ServiceBuilder, ServiceExt};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! let mut prices = ServiceBuilder::new()
+//!     .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
+//!     .layer(BreakerLayer::new(CircuitBreaker::new(BreakerConfig::default())?))
+//!     .layer(RetryLayer::new(Retryer::builder().build()?))
+//!     .layer(RateLimitLayer::new(RateLimiter::new("500/s".parse()?), Duration::from_secs(1)))
+//!     .layer(BulkheadLayer::new(Bulkhead::new(32, 64)?))
+//!     .service_fn(|_sku: u64| async { Err::<u32, _>("the price service is down") });
+//! # tokio::time::pause();
+//! assert_eq!(prices.ready().await?.call(17).await?, 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Retryer`](crate::Retryer) that has a breaker, a rate limit and a bulkhead of its own needs the one layer
+//! [`RetryLayer`] only, and what these refuse is then told apart by [`RetryError::stop`](crate::RetryError::stop).
+
+mod breaker;
+mod bulkhead;
+mod fallback;
+mod once;
+mod rate;
+mod retry;
+
+use std::error::Error;
+use std::fmt;
+
+pub use breaker::{BreakerLayer, Broken, BrokenFuture, EveryErrorFails, Verdict};
+pub use bulkhead::{BulkheadLayer, Limited, LimitedFuture};
+pub use fallback::{Fallback, FallbackLayer};
+pub use once::Once;
+#[cfg(feature = "http")]
+pub(crate) use once::take_ready;
+pub use rate::{RateLimitLayer, Rated, RatedFuture};
+pub use retry::{CloneRequest, Replay, Retry, RetryLayer, SendAgain};
+
+/// A guard refused the call, or the call itself failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LayerError<G, E> {
+    /// The guard refused: the call was not made.
+    Refused(G),
+    /// The call failed.
+    Failed(E),
+}
+
+impl<G: fmt::Display, E: fmt::Display> fmt::Display for LayerError<G, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(guard) => guard.fmt(f),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<G: Error + 'static, E: Error + 'static> Error for LayerError<G, E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(guard) => Some(guard),
+            Self::Failed(error) => error.source(),
+        }
+    }
+}

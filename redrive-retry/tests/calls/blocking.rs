@@ -1,0 +1,90 @@
+//! Calls on the thread of the caller. Their waits are real, and short.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use redrive_retry::guard::{BreakerConfig, BreakerState};
+use redrive_retry::{Bulkhead, CallBudget, CircuitBreaker, Jitter, Retryer, Stop};
+
+use crate::ms;
+use crate::script::Busy;
+
+fn short() -> redrive_retry::Builder {
+    Retryer::builder().base(ms(1)).jitter(Jitter::None)
+}
+
+#[test]
+fn what_fails_is_tried_again_on_this_thread() {
+    let mut numbers = Vec::new();
+    let answer = short().build().unwrap().call_blocking(|attempt| {
+        numbers.push((attempt.number, attempt.time.is_some_and(|time| time <= ms(2_000))));
+        if attempt.number < 3 { Err(Busy(attempt.number)) } else { Ok(attempt.number) }
+    });
+    assert_eq!(answer.unwrap(), 3);
+    assert_eq!(numbers, [(1, true), (2, true), (3, true)]);
+}
+
+#[test]
+fn it_gives_up_like_any_other() {
+    let retryer = short().attempts(2).build().unwrap();
+    let error = retryer.call_blocking(|attempt| Err::<(), _>(Busy(attempt.number))).unwrap_err();
+    assert_eq!((error.stop(), error.history().len(), error.error()), (Stop::Attempts, 2, Some(&Busy(2))));
+    let retryer = short().retry_if(|_: &Busy| false).build().unwrap();
+    let error = retryer.call_blocking(|_| Err::<(), _>(Busy(1))).unwrap_err();
+    assert_eq!(error.stop(), Stop::Final);
+    let retryer = short().base(ms(60_000)).cap(ms(60_000)).build().unwrap();
+    let error = retryer.call_blocking(|_| Err::<(), _>(Busy(1))).unwrap_err();
+    assert!(matches!(error.stop(), Stop::NoTimeToWait { .. }));
+}
+
+#[test]
+fn guards_and_budgets_hold_here_too() {
+    let breaker = CircuitBreaker::new(BreakerConfig { consecutive: 1, ..BreakerConfig::default() }).unwrap();
+    let retryer = short().attempts(1).breaker(breaker.clone()).build().unwrap();
+    retryer.call_blocking(|_| Err::<(), _>(Busy(1))).unwrap_err();
+    assert_eq!(breaker.state(), BreakerState::Open);
+    let error = retryer.call_blocking(|_| Ok::<_, Busy>(())).unwrap_err();
+    assert!(matches!(error.stop(), Stop::Breaker(_)));
+
+    let budget = CallBudget::new(Some(3), None);
+    let error =
+        budget.enter(|| short().build().unwrap().call_blocking(|_| Err::<(), _>(Busy(1)))).unwrap_err();
+    assert_eq!((error.stop(), error.attempts(), budget.used()), (Stop::CallBudget, 3, 3));
+}
+
+#[test]
+fn threads_take_places_in_turn() {
+    let bulkhead = Bulkhead::new(2, 100).unwrap();
+    let retryer = short().bulkhead(bulkhead.clone()).deadline(Duration::from_mins(1)).build().unwrap();
+    let (running, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let done = retryer.call_blocking(|_| {
+                        let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        Ok::<_, Busy>(())
+                    });
+                    assert!(done.is_ok());
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 2);
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
+}
+
+#[test]
+fn a_thread_waits_for_a_place_no_longer_than_it_may() {
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
+    let held = bulkhead.try_acquire().unwrap();
+    assert!(bulkhead.acquire_blocking(ms(1)).unwrap().is_none());
+    let retryer = short().bulkhead(bulkhead.clone()).deadline(ms(20)).build().unwrap();
+    let error = retryer.call_blocking(|_| Ok::<_, Busy>(())).unwrap_err();
+    assert_eq!((error.stop(), error.attempts()), (Stop::Deadline, 0));
+    drop(held);
+    assert!(bulkhead.acquire_blocking(ms(1)).unwrap().is_some());
+}

@@ -1,0 +1,158 @@
+//! What a server and a network can do to a request.
+
+use std::time::Duration;
+
+use redrive_retry::guard::{BreakerConfig, BreakerState};
+use redrive_retry::{CallBudget, CircuitBreaker, Stop};
+
+use crate::clients::{ALL, Came, Client, post, quick};
+use crate::server::{Fate, OK, Server};
+
+#[tokio::test]
+async fn statuses_that_may_pass_are_retried() {
+    for client in ALL {
+        for status in [408, 425, 429, 500, 502, 503, 504, 599] {
+            let server = Server::start([Fate::Answer(status, &[]), OK]).await;
+            assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?} {status}");
+            assert_eq!(server.count(), 2, "{client:?} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn statuses_that_say_no_are_the_answer() {
+    for client in ALL {
+        for status in [200, 201, 400, 401, 403, 404, 409, 410, 422, 501, 505] {
+            let server = Server::start([Fate::Answer(status, &[])]).await;
+            let came = client.get(&server.url(), quick()).await;
+            let expected = Came::Answer { status, body: "0 bytes".to_owned(), gave_up: None };
+            assert_eq!((came, server.count()), (expected, 1), "{client:?} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_last_answer_is_handed_on_with_why_there_was_no_other() {
+    for client in ALL {
+        let server = Server::start([Fate::Answer(503, &[])]).await;
+        let came = client.get(&server.url(), quick().attempts(3)).await;
+        let expected =
+            Came::Answer { status: 503, body: "0 bytes".to_owned(), gave_up: Some((3, Stop::Attempts)) };
+        assert_eq!((came, server.count()), (expected, 3), "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_break_are_retried_on_another() {
+    for client in ALL {
+        for fate in [Fate::Reset, Fate::Close, Fate::HalfAnswer, Fate::ResetEarly] {
+            let server = Server::start([fate.clone(), OK]).await;
+            assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?} {fate:?}");
+            assert_eq!(server.count(), 2, "{client:?} {fate:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_is_given_up() {
+    for client in ALL {
+        let server = Server::start([Fate::HalfOpen, Fate::Late(Duration::from_secs(3_600)), OK]).await;
+        let settings = quick().attempt_timeout(Duration::from_millis(150));
+        assert_eq!(client.get(&server.url(), settings).await, Came::ok(0), "{client:?}");
+        assert_eq!(server.count(), 3, "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_answer_is_waited_for() {
+    for client in ALL {
+        let server = Server::start([Fate::Late(Duration::from_millis(50))]).await;
+        assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?}");
+        assert_eq!(server.count(), 1, "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_error_with_its_history() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for client in ALL {
+        let Came::Nothing(why) = client.get(&format!("http://{gone}/"), quick().attempts(2)).await else {
+            panic!("nobody could answer");
+        };
+        assert!(why.starts_with("gave up after 2 attempts in "), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_when_is_followed_within_bounds() {
+    for client in ALL {
+        // An hour, a date, one that has passed, and nonsense: with two milliseconds at most, all come back soon.
+        let server = Server::start([
+            Fate::Answer(429, &[("retry-after", "3600")]),
+            Fate::Answer(503, &[("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT")]),
+            Fate::Answer(503, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]),
+            Fate::Answer(503, &[("retry-after", "-1")]),
+            OK,
+        ])
+        .await;
+        assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?}");
+        // Where an hour is taken for an hour, there is no time for it.
+        let server = Server::start([Fate::Answer(429, &[("retry-after", "3600")]), OK]).await;
+        let honest = quick().retry_after(Duration::ZERO, Duration::from_hours(24));
+        let Came::Answer { status: 429, gave_up: Some((1, Stop::NoTimeToWait { wait, .. })), .. } =
+            client.get(&server.url(), honest).await
+        else {
+            panic!("it did not give up at once");
+        };
+        assert_eq!(wait, Duration::from_hours(1));
+    }
+}
+
+#[tokio::test]
+async fn a_conflict_is_retried_when_it_says_when() {
+    for client in ALL {
+        let server = Server::start([Fate::Answer(409, &[("retry-after", "1")]), OK]).await;
+        assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_opens_the_breaker_and_its_end_closes_it() {
+    let config = BreakerConfig {
+        consecutive: 2,
+        half_open_probes: 1,
+        open: Duration::from_millis(50),
+        ..BreakerConfig::default()
+    };
+    let breaker = CircuitBreaker::new(config).unwrap();
+    let settings = || quick().attempts(2).breaker(breaker.clone());
+    let server =
+        Server::start([Fate::Reset, Fate::Answer(503, &[]), Fate::Answer(500, &[]), Fate::Close, OK]).await;
+    for _ in 0..2 {
+        Client::Hyper.get(&server.url(), settings()).await;
+    }
+    assert_eq!((breaker.state(), server.count()), (BreakerState::Open, 4));
+    let refused = Client::Reqwest.get(&server.url(), settings()).await;
+    assert!(
+        matches!(refused, Came::Nothing(why) if why.starts_with("not attempted: the circuit breaker is open"))
+    );
+    assert_eq!(server.count(), 4, "nothing was sent");
+    while Client::Hyper.get(&server.url(), settings()).await != Came::ok(0) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn requests_draw_on_the_budget_of_the_message_that_caused_them() {
+    let server = Server::start([Fate::Answer(503, &[])]).await;
+    let budget = CallBudget::new(Some(3), None);
+    let url = server.url();
+    budget
+        .scope(async {
+            let came = Client::Reqwest.send(post(&url, "{}"), quick(), true).await;
+            let Came::Answer { gave_up: Some((3, Stop::CallBudget)), .. } = came else { panic!("{came:?}") };
+        })
+        .await;
+    assert_eq!((budget.used(), server.count()), (3, 3));
+}

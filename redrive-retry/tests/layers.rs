@@ -1,0 +1,177 @@
+//! Each part as a layer, and all of them together, on paused time.
+#![cfg(feature = "tower")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redrive_retry::guard::{BreakerConfig, BreakerState, Outcome, Rate};
+use redrive_retry::tower::{
+    BreakerLayer, BulkheadLayer, FallbackLayer, LayerError, RateLimitLayer, Replay, RetryLayer,
+};
+use redrive_retry::{
+    Builder, Bulkhead, CircuitBreaker, Jitter, RateLimiter, RetryError, Retryer, Stop, TokioClock,
+};
+use tokio::time::Instant;
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn known() -> Builder {
+    Retryer::builder().base(ms(100)).jitter(Jitter::None).clock(TokioClock)
+}
+
+/// Counts its calls, and fails until so many were made.
+fn failing(
+    until: usize,
+) -> (Arc<AtomicUsize>, impl Service<u32, Response = u32, Error = &'static str, Future: Send> + Clone) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&calls);
+    let service = tower::service_fn(move |request: u32| {
+        let number = seen.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            tokio::time::sleep(ms(10)).await;
+            if number < until { Err("busy") } else { Ok(request * 2) }
+        }
+    });
+    (calls, service)
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_send_clones() {
+    let (calls, service) = failing(3);
+    let mut service = RetryLayer::new(known().build().unwrap()).layer(service);
+    assert_eq!(service.ready().await.unwrap().call(21).await.unwrap(), 42);
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    let (_, service) = failing(100);
+    let service = RetryLayer::new(known().build().unwrap()).layer(service);
+    let error = service.oneshot(21).await.unwrap_err();
+    assert_eq!((error.stop(), error.attempts(), error.error()), (Stop::Attempts, 5, Some(&"busy")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_copied_is_sent_once() {
+    #[derive(Debug, Clone)]
+    struct Never;
+    impl Replay<u32> for Never {
+        fn copy(&self, _: &u32) -> Option<u32> {
+            None
+        }
+    }
+    let (calls, service) = failing(3);
+    let service = RetryLayer::new(known().build().unwrap()).replay(Never).layer(service);
+    let error = service.oneshot(21).await.unwrap_err();
+    assert_eq!((error.stop(), calls.load(Ordering::SeqCst)), (Stop::NotRepeatable, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_ready_is_waited_for_within_the_attempt() {
+    // One at a time, and each takes its time.
+    let service =
+        ServiceBuilder::new().concurrency_limit(1).service(tower::service_fn(|request: u32| async move {
+            tokio::time::sleep(ms(500)).await;
+            Ok::<_, &str>(request)
+        }));
+    let service = RetryLayer::new(known().build().unwrap()).layer(service);
+    let began = Instant::now();
+    let (one, two) = tokio::join!(service.clone().oneshot(1), service.oneshot(2));
+    assert_eq!((one.unwrap(), two.unwrap(), began.elapsed()), (1, 2, ms(1_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_refuses_and_is_told() {
+    let config = BreakerConfig { consecutive: 2, half_open_probes: 1, ..BreakerConfig::default() };
+    let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
+    let (calls, service) = failing(3);
+    let mut service = BreakerLayer::new(breaker.clone()).layer(service);
+    for _ in 0..2 {
+        let error = service.ready().await.unwrap().call(1).await.unwrap_err();
+        assert_eq!(error, LayerError::Failed("busy"));
+    }
+    let error = service.ready().await.unwrap().call(1).await.unwrap_err();
+    assert!(matches!(error, LayerError::Refused(open) if open.retry_after == Some(ms(10_000))));
+    assert!(error.to_string().starts_with("the circuit breaker is open"));
+    tokio::time::sleep(ms(10_000)).await;
+    // A probe that is given up leaves its place.
+    let given_up = tokio::time::timeout(ms(1), service.ready().await.unwrap().call(1)).await;
+    assert!(given_up.is_err());
+    assert_eq!(service.ready().await.unwrap().call(1).await, Ok(2));
+    assert_eq!((breaker.state(), calls.load(Ordering::SeqCst)), (BreakerState::Closed, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_faults_of_callers_open_no_breaker() {
+    let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
+    let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
+    let retryer = known().retry_if(|error: &&str| *error == "busy").build().unwrap();
+    let judged = |result: &Result<u32, RetryError<&str>>| {
+        result.as_ref().map_or_else(RetryError::outcome, |_| Outcome::Success)
+    };
+    let layers = || {
+        ServiceBuilder::new()
+            .layer(BreakerLayer::new(breaker.clone()).judged_by(judged))
+            .layer(RetryLayer::new(retryer.clone()))
+    };
+    let wrong = layers().service_fn(|_: u32| async { Err::<u32, _>("no such order") });
+    assert!(wrong.oneshot(1).await.is_err());
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    let down = layers().service_fn(|_: u32| async { Err::<u32, _>("busy") });
+    assert!(down.oneshot(1).await.is_err());
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulkhead_lets_so_many_run_and_a_few_wait() {
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
+    let (calls, service) = failing(0);
+    let service = BulkheadLayer::new(bulkhead.clone()).layer(service);
+    let began = Instant::now();
+    let (one, two, three) =
+        tokio::join!(service.clone().oneshot(1), service.clone().oneshot(2), service.oneshot(3));
+    assert_eq!((one, two, began.elapsed()), (Ok(2), Ok(4), ms(20)));
+    assert!(matches!(three, Err(LayerError::Refused(full)) if full.waiting == 1));
+    assert_eq!((calls.load(Ordering::SeqCst), bulkhead.running()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept_and_a_long_queue_refused() {
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(1_000)).unwrap(), 1, TokioClock).unwrap();
+    let (_, service) = failing(0);
+    let service = RateLimitLayer::new(limiter, ms(1_500)).layer(service);
+    let began = Instant::now();
+    let calls = (0..3).map(|number| service.clone().oneshot(number));
+    let mut answers = Vec::new();
+    for call in calls.map(tokio::spawn).collect::<Vec<_>>() {
+        answers.push((call.await.unwrap(), began.elapsed()));
+    }
+    assert_eq!(answers[0], (Ok(0), ms(10)));
+    assert_eq!(answers[1], (Ok(2), ms(1_010)));
+    assert!(matches!(answers[2].0, Err(LayerError::Refused(too_many)) if too_many.wait == ms(2_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_them_in_their_order() {
+    let breaker =
+        CircuitBreaker::with_clock(BreakerConfig { consecutive: 1, ..BreakerConfig::default() }, TokioClock);
+    let breaker = breaker.unwrap();
+    let bulkhead = Bulkhead::new(1, 0).unwrap();
+    let limiter = RateLimiter::with_clock(Rate::per_second(1_000).unwrap(), 1_000, TokioClock).unwrap();
+    let (calls, service) = failing(usize::MAX);
+    let service = ServiceBuilder::new()
+        .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
+        .layer(BreakerLayer::new(breaker.clone()))
+        .layer(RetryLayer::new(known().attempts(3).build().unwrap()))
+        .layer(RateLimitLayer::new(limiter, ms(100)))
+        .layer(BulkheadLayer::new(bulkhead))
+        .service(service);
+    assert_eq!(service.clone().oneshot(1).await, Ok(100));
+    assert_eq!(
+        (calls.load(Ordering::SeqCst), breaker.state()),
+        (3, BreakerState::Open),
+        "one verdict for all three"
+    );
+    assert_eq!(service.oneshot(1).await, Ok(100));
+    assert_eq!(calls.load(Ordering::SeqCst), 3, "the breaker is outside of the retries");
+}

@@ -1,0 +1,178 @@
+//! What a client shows of its calls when it is asked to, and that it shows nothing when it is not.
+#![cfg(feature = "telemetry")]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use redrive_retry::guard::BreakerConfig;
+use redrive_retry::telemetry::Telemetry;
+use redrive_retry::{CircuitBreaker, Jitter, Retryer, TokioClock};
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+/// Counts by name and labels.
+#[derive(Default)]
+struct Counts {
+    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    waits: Arc<Waits>,
+}
+
+#[derive(Default)]
+struct Waits(Mutex<Vec<f64>>);
+
+impl metrics::HistogramFn for Waits {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let name = format!("{} {}", key.name(), labels.join(","));
+        Counter::from_arc(Arc::clone(self.counters.lock().unwrap().entry(name).or_default()))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        assert_eq!(key.name(), "redrive_client_backoff_seconds");
+        Histogram::from_arc(Arc::clone(&self.waits))
+    }
+}
+
+impl Counts {
+    fn counted(&self) -> Vec<(String, u64)> {
+        let counters = self.counters.lock().unwrap();
+        let all = counters.iter().map(|(name, count)| (name.clone(), count.load(Ordering::SeqCst)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Writes down the fields of every span.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
+
+struct Fields<'a>(&'a mut BTreeMap<String, String>);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let mut spans = self.0.lock().unwrap();
+        let mut fields = BTreeMap::new();
+        attributes.record(&mut Fields(&mut fields));
+        spans.push(fields);
+        span::Id::from_u64(spans.len() as u64)
+    }
+
+    fn record(&self, id: &span::Id, values: &span::Record<'_>) {
+        values.record(&mut Fields(&mut self.0.lock().unwrap()[id.into_u64() as usize - 1]));
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        assert_eq!(event.metadata().target(), "inside", "the attempt runs in its span");
+        let mut spans = self.0.lock().unwrap();
+        spans.last_mut().unwrap().insert("event".to_owned(), "seen".to_owned());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_counted_and_every_attempt_has_its_span() {
+    let (counts, spans) = (Counts::default(), Spans::default());
+    let _recording = metrics::set_default_local_recorder(&counts);
+    let _tracing = tracing::subscriber::set_default(spans.clone());
+    let breaker = CircuitBreaker::with_clock(BreakerConfig::default(), TokioClock).unwrap();
+    let retryer = Retryer::builder()
+        .attempts(2)
+        .jitter(Jitter::None)
+        .breaker(breaker.clone())
+        .retry_if(|error: &&str| *error == "busy")
+        .telemetry(Telemetry::new("warehouse"))
+        .clock(TokioClock)
+        .build()
+        .unwrap();
+
+    retryer
+        .call(|attempt| async move {
+            tracing::info!(target: "inside", "called");
+            if attempt.is_first() { std::future::pending().await } else { Ok::<_, &str>(()) }
+        })
+        .await
+        .unwrap();
+    retryer.call(|_| async { Err::<(), _>("busy") }).await.unwrap_err();
+    retryer.call(|_| async { Err::<(), _>("wrong") }).await.unwrap_err();
+    breaker.force_open();
+    retryer.call(|_| async { Ok::<_, &str>(()) }).await.unwrap_err();
+    retryer.call_blocking(|_| Ok::<_, &str>(())).unwrap_err();
+
+    let of = |name: &str, labels: &str, count| (format!("{name} client=warehouse{labels}"), count);
+    assert_eq!(
+        counts.counted(),
+        [
+            of("redrive_client_attempts_total", ",result=failure", 3),
+            of("redrive_client_attempts_total", ",result=success", 1),
+            of("redrive_client_attempts_total", ",result=timeout", 1),
+            of("redrive_client_calls_total", ",result=failure", 1),
+            of("redrive_client_calls_total", ",result=gave_up", 1),
+            of("redrive_client_calls_total", ",result=refused", 2),
+            of("redrive_client_calls_total", ",result=success", 1),
+            of("redrive_client_retries_total", "", 2),
+            of("redrive_client_stops_total", ",by=attempts", 1),
+            of("redrive_client_stops_total", ",by=breaker", 2),
+            of("redrive_client_stops_total", ",by=final", 1),
+        ]
+    );
+    assert_eq!(*counts.waits.0.lock().unwrap(), [0.2, 0.2]);
+    let shown: Vec<String> = spans
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|span| format!("{} {} {}", span["client"], span["retry.attempt"], span["retry.last"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            r#""warehouse" 1 false"#,
+            r#""warehouse" 2 true"#,
+            r#""warehouse" 1 false"#,
+            r#""warehouse" 2 true"#,
+            r#""warehouse" 1 true"#
+        ]
+    );
+    assert!(spans.0.lock().unwrap()[..2].iter().all(|span| span.contains_key("event")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_unless_it_is_asked_for() {
+    let (counts, spans) = (Counts::default(), Spans::default());
+    let _recording = metrics::set_default_local_recorder(&counts);
+    let _tracing = tracing::subscriber::set_default(spans.clone());
+    let retryer = Retryer::builder().clock(TokioClock).build().unwrap();
+    retryer.call(|_| async { Err::<(), _>("busy") }).await.unwrap_err();
+    assert_eq!(counts.counted(), []);
+    assert!(spans.0.lock().unwrap().is_empty());
+}
