@@ -37,7 +37,7 @@ impl Load {
     }
 
     fn message(self, number: u64, every: Option<u64>) -> NewMessage {
-        let poison = every.is_some_and(|every| number % every == 0 && number / every < self.poison);
+        let poison = every.is_some_and(|every| number.is_multiple_of(every) && number / every < self.poison);
         let kind = if poison { "poison" } else { "healthy" };
         NewMessage {
             id: Some(format!("{kind}-{number}")),
