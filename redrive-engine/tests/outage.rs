@@ -83,7 +83,7 @@ fn while_it_is_down_only_probes_call(story: &Story, outage: &Outage) {
     let most = breaker.half_open_probes as usize;
     assert!(probes.len() > 300, "somebody looks whether it is back: {} calls", probes.len());
     for (nth, at) in probes.iter().enumerate().skip(most) {
-        let since = *at - probes[nth - most];
+        let since = at.saturating_sub(probes[nth - most]);
         assert!(since >= breaker.open, "{} calls within {since:?} at {at:?}", most + 1);
     }
 }
