@@ -35,7 +35,8 @@ fn handle_and_die(folder: &Path) {
                 // Others are being handled at the same moment.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 let mut file = std::fs::OpenOptions::new().create(true).append(true).open(journal)?;
-                writeln!(file, "{}", message.id)
+                // In one piece, since others write too.
+                file.write_all(format!("{}\n", message.id).as_bytes())
             }
         },
     );

@@ -31,6 +31,7 @@ pub(crate) enum DataCommand {
   redrive stats --json | jq '.states[] | select(.state == \"dead\") | .count'")]
     Stats(DataArguments),
     /// Show how flows are, what people ordered of them, and their alarms
+    #[command(after_help = "Example:\n  redrive flows --json | jq -r 'select(.alarms != []) | .name'")]
     Flows(DataArguments),
     /// Send messages back that failed, as a job that can be watched and steered
     #[command(
@@ -67,7 +68,10 @@ Examples:
     /// Let a paused flow, or its retries, go on
     Resume(ResumeArguments),
     /// Keep some messages of a flow back, and let them go again
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  redrive quarantine add orders tenant=acme --reason 'sends broken orders'"
+    )]
     Quarantine(QuarantineCommand),
     /// Publish an edited copy of a message
     Copy(CopyArguments),

@@ -108,6 +108,7 @@ pub(crate) struct TargetArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  redrive quarantine ls orders --json")]
 pub(crate) struct QuarantinesArguments {
     /// Only of this flow
     #[arg(value_name = "FLOW")]

@@ -36,7 +36,7 @@ fn a_disk_that_takes_nothing_holds_the_flow_and_loses_nothing() {
     journal.fix();
     let why = until("an alarm", || process.alarms().remove("broker_away"));
     assert!(why.contains("full.db") && why.contains("messages are held"), "{why}");
-    assert_eq!(process.flow()["state"], "held");
+    assert_eq!(process.flow()["state"], "holding");
     until("a line in the log", || process.log().contains("no call begins until it does").then_some(()));
     assert_eq!(process.publish("during", "ok").0, 503);
 

@@ -153,7 +153,7 @@ impl Process {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let flow = self.flow();
         let alarms = flow["alarms"].as_array().cloned().unwrap_or_default();
-        alarms.iter().map(|alarm| (text(&alarm["name"]), text(&alarm["message"]))).collect()
+        alarms.iter().map(|alarm| (text(&alarm["name"]), text(&alarm["text"]))).collect()
     }
 
     /// From now on no file may grow beyond so many bytes; nothing lifts the limit.

@@ -29,13 +29,11 @@ async fn read(shared: &Shared, source: &mut dyn Source) {
         match result {
             Ok(()) => {
                 failures = 0;
-                if shared.trouble.reads() {
-                    log::source_back(&shared.spec);
-                }
+                shared.reads();
             }
             Err(error) => {
                 log::source_away(&shared.spec, &error, failures);
-                shared.trouble.cannot_read(&error);
+                shared.cannot_read(&error);
                 let wait = PATIENCE[failures.min(PATIENCE.len() - 1)];
                 failures += 1;
                 if shared.sleep(wait).await.is_err() {

@@ -184,9 +184,7 @@ impl Shared {
     pub(crate) fn cannot_settle(&self, error: &PortError) {
         self.trouble.cannot_settle(error);
         self.desk.halt(true);
-        self.alarms.raise(alarms::BROKER_AWAY, self.clock.now(), || {
-            format!("the broker does not do its part, messages are held: {error}")
-        });
+        self.raise_broker_away(error);
     }
 
     /// The broker settles.
@@ -194,6 +192,33 @@ impl Shared {
         if self.trouble.settles() {
             log::broker_back(&self.spec);
             self.desk.halt(false);
+            self.tell_broker();
+        }
+    }
+
+    /// The source did not answer.
+    pub(crate) fn cannot_read(&self, error: &PortError) {
+        self.trouble.cannot_read(error);
+        self.raise_broker_away(error);
+    }
+
+    /// The source answers.
+    pub(crate) fn reads(&self) {
+        if self.trouble.reads() {
+            log::source_back(&self.spec);
+            self.tell_broker();
+        }
+    }
+
+    fn raise_broker_away(&self, error: &PortError) {
+        self.alarms.raise(alarms::BROKER_AWAY, self.clock.now(), || {
+            format!("the broker does not do its part, messages are held: {error}")
+        });
+    }
+
+    /// The alarm is over when nothing is the matter any more.
+    fn tell_broker(&self) {
+        if self.trouble.why().is_none() {
             self.alarms.clear(alarms::BROKER_AWAY);
         }
     }
