@@ -19,6 +19,8 @@ pub enum Unit {
     Micros,
     /// Megabytes.
     Megabytes,
+    /// Messages, or anything else that is counted.
+    Count,
 }
 
 impl Unit {
@@ -29,6 +31,7 @@ impl Unit {
             Self::Millis => "ms",
             Self::Micros => "us",
             Self::Megabytes => "mb",
+            Self::Count => "count",
         }
     }
 
@@ -39,6 +42,7 @@ impl Unit {
             Self::Millis => format!("{value:.1} ms"),
             Self::Micros => format!("{value:.1} µs"),
             Self::Megabytes => format!("{value:.0} MB"),
+            Self::Count => format!("{value:.0}"),
         }
     }
 }
@@ -115,6 +119,18 @@ impl Report {
     /// Adds a figure.
     pub fn add(&mut self, figure: Figure) {
         self.figures.push(figure);
+    }
+
+    /// Adds a figure of these rounds.
+    pub fn tell(&mut self, name: &str, what: &str, unit: Unit, rounds: &[f64], aim: Option<Aim>) {
+        let (name, what) = (name.to_owned(), what.to_owned());
+        self.add(Figure { name, what, unit, spread: rounds.iter().copied().collect(), aim });
+    }
+
+    /// Adds what each round was against that of another.
+    pub fn tell_ratio(&mut self, name: &str, what: &str, rounds: (&[f64], &[f64]), aim: Option<Aim>) {
+        let ratios: Vec<f64> = rounds.0.iter().zip(rounds.1).map(|(one, other)| one / other).collect();
+        self.tell(name, what, Unit::Ratio, &ratios, aim);
     }
 
     /// One object a figure.

@@ -8,7 +8,7 @@ use redrive::{Class, Timestamp};
 use crate::data::DataCommand;
 use crate::demo::DemoArguments;
 use crate::failure_arguments::FailureArguments;
-use crate::run_arguments::RunArguments;
+use crate::run_arguments::{FlowArguments, RunArguments};
 
 /// The retry layer of event-driven systems.
 #[derive(Debug, Parser)]
@@ -19,6 +19,8 @@ use crate::run_arguments::RunArguments;
     after_help = "Examples:
   redrive demo                                     a minute of trouble, and nothing lost
   redrive run --from queue:orders --to http://127.0.0.1:3000/orders
+  redrive run --from 'kafka://localhost:9092/orders?group=worker' --to exec:./handle.sh
+  redrive run --from 'amqp://localhost/?queue=orders' --to exec:./handle.sh
   redrive publish queue:orders 'hello'
   redrive messages ls --state dead,parked          what failed, and why
   redrive replay run --flow orders --state dead --reason 'stock service is back'
@@ -40,6 +42,15 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     #[command(flatten)]
     Data(DataCommand),
+    /// Show or create what flows need at their brokers
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  redrive topology plan --from 'kafka://localhost:9092/orders?group=worker' --retry '10s, 1m x3'
+  redrive topology plan -c redrive.yaml
+  redrive topology apply -c redrive.yaml"
+    )]
+    Topology(TopologyCommand),
     /// Look at policies: what they do, which rules there are, what they would decide
     #[command(
         subcommand,
@@ -70,6 +81,46 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum TopologyCommand {
+    /// Show what flows need, what of it is missing and what is not as it should be; changes nothing
+    #[command(
+        after_help = "Without -c and --from, the running instance is asked, or the configuration that is found.
+
+Examples:
+  redrive topology plan --from 'kafka://localhost:9092/orders?group=worker' --delay single
+  redrive topology plan -c redrive.yaml --json | jq -r 'select(.exists | not) | .name'
+  redrive topology plan --from 'amqp://localhost/?queue=orders' --as-policies
+  redrive topology plan --from 'amqp://localhost/?queue=orders' --permissions"
+    )]
+    Plan(Box<PlanArguments>),
+    /// Create what is missing; never alters or deletes what exists
+    #[command(after_help = "Example:
+  redrive topology apply -c redrive.yaml")]
+    Apply(Box<TopologyArguments>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    pub(crate) topology: TopologyArguments,
+    /// Print the rabbitmqctl commands that do the same by policies (RabbitMQ)
+    #[arg(long, conflicts_with_all = ["json", "permissions"])]
+    pub(crate) as_policies: bool,
+    /// Print what the broker has to allow the flow's user (RabbitMQ)
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) permissions: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopologyArguments {
+    #[command(flatten)]
+    pub(crate) flow: FlowArguments,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Show what a policy does, attempt by attempt
     Explain(ExplainArguments),
@@ -89,6 +140,21 @@ pub(crate) enum ConfigCommand {
   # then, in the first line of redrive.yaml:
   # yaml-language-server: $schema=./redrive.schema.json")]
     Schema,
+    /// Make a key that signs the headers of a flow's messages
+    #[command(
+        after_help = "The first of a flow's keys signs, any of them verifies. To replace one, add the new key behind \
+                            the old, then put it in front, then take the old one out once the longest delay has passed.
+
+Example:
+  redrive config key --id orders-1 > /run/secrets/orders-1
+  # then, in the flow:
+  # signing: { keys: [{ id: orders-1, secret_file: /run/secrets/orders-1 }] }"
+    )]
+    Key {
+        /// Its id, which stands in each signed message; by default one is made up
+        #[arg(long)]
+        id: Option<String>,
+    },
     /// Turn the settings of another retry layer into a redrive.yaml
     #[command(
         after_help = "Reads failedMessagesRetryConfiguration, messagePolicies, or retry settings with \

@@ -1,10 +1,11 @@
-//! `config check`, `config schema` and `config import`.
+//! `config check`, `config schema`, `config key` and `config import`.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use redrive::codes;
 use redrive::config::{self, Severity};
+use redrive::core::headers::Key;
 
 use crate::arguments::{CheckArguments, ImportArguments};
 use crate::problem::{FAILED, Problem, USAGE};
@@ -37,6 +38,20 @@ pub(crate) fn schema() -> Result<ExitCode, Problem> {
     let schema = serde_json::to_string_pretty(config::schema());
     let schema = schema.map_err(|error| Problem::new(codes::NOT_YAML, FAILED, error.to_string()))?;
     terminal::print(&format!("{schema}\n"))
+}
+
+pub(crate) fn key(id: Option<&str>) -> Result<ExitCode, Problem> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| {
+        let message = format!("the system gives no random numbers: {error}");
+        Problem::new(codes::CANNOT_RUN, FAILED, message)
+    })?;
+    let key = match id {
+        Some(id) => Key::new(id, &random)
+            .map_err(|error| Problem::new(codes::WRONG_SIGNING, USAGE, error.to_string()))?,
+        None => Key::generate(random),
+    };
+    terminal::print(&format!("{}\n", key.to_secret_text()))
 }
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<ExitCode, Problem> {

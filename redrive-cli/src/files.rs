@@ -36,8 +36,7 @@ pub(crate) fn config(named: Option<&Path>) -> Option<PathBuf> {
 /// The data file, by one rule for every command, so that they all find the same: the one that was named, else
 /// `$REDRIVE_DATA`, else the configuration's, else `./redrive.db`.
 pub(crate) fn data(named: Option<&Path>, config: Option<&Path>) -> Result<PathBuf, Problem> {
-    let from_env = || std::env::var_os("REDRIVE_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
-    let data = match named.map(Path::to_owned).or_else(from_env) {
+    let data = match named_data(named) {
         Some(data) => data,
         None => data_of_config(config)?.unwrap_or_else(|| "./redrive.db".into()),
     };
@@ -46,6 +45,12 @@ pub(crate) fn data(named: Option<&Path>, config: Option<&Path>) -> Result<PathBu
         return Err(Problem::new(codes::NOT_BUILT_IN, USAGE, text).with_help("give a file with --data"));
     }
     Ok(data)
+}
+
+/// The data that was named beside the configuration: by an argument, else by `$REDRIVE_DATA`.
+pub(crate) fn named_data(named: Option<&Path>) -> Option<PathBuf> {
+    let from_env = || std::env::var_os("REDRIVE_DATA").filter(|data| !data.is_empty()).map(PathBuf::from);
+    named.map(Path::to_owned).or_else(from_env)
 }
 
 /// What the configuration file says of the data. A file that cannot be used is no reason to guess.

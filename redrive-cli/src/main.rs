@@ -20,6 +20,7 @@ mod run_arguments;
 mod run_config;
 mod table;
 mod terminal;
+mod topology;
 mod try_command;
 mod which_policy;
 
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Command, ConfigCommand, PolicyCommand, Redrive};
+use arguments::{Command, ConfigCommand, PolicyCommand, Redrive, TopologyCommand};
 use problem::Problem;
 
 fn main() -> ExitCode {
@@ -39,8 +40,11 @@ fn main() -> ExitCode {
         Command::Policy(PolicyCommand::Try(arguments)) => try_command::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_command::check(&arguments),
         Command::Config(ConfigCommand::Schema) => config_command::schema(),
+        Command::Config(ConfigCommand::Key { id }) => config_command::key(id.as_deref()),
         Command::Config(ConfigCommand::Import(arguments)) => config_command::import(&arguments),
         Command::Data(command) => data::run(command),
+        Command::Topology(TopologyCommand::Plan(arguments)) => topology::plan(&arguments),
+        Command::Topology(TopologyCommand::Apply(arguments)) => topology::apply(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };

@@ -8,6 +8,7 @@ use miette::{
 };
 use redrive::config::{self, Finding};
 use redrive::core::printable;
+use textwrap::{WordSeparator, WordSplitter};
 
 use crate::masked::Masked;
 use crate::problem::Problem;
@@ -119,7 +120,13 @@ fn drawn(shown: &Shown<'_>) -> String {
         GraphicalTheme::unicode_nocolor()
     };
     let mut text = String::new();
-    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
+    // A name is shown in one piece, also one with hyphens, so that it can be searched for and copied.
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_links(false)
+        .with_width(100)
+        .with_break_words(false)
+        .with_word_separator(WordSeparator::AsciiSpace)
+        .with_word_splitter(WordSplitter::NoHyphenation);
     if handler.render_report(&mut text, shown).is_err() {
         text = format!("{}: {}", shown.code, shown.message);
     }
@@ -138,4 +145,29 @@ pub(crate) fn counted(findings: &[Finding]) -> String {
         .map(|(count, name)| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
         .collect();
     if parts.is_empty() { "nothing to complain about".to_owned() } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_never_broken_over_two_lines() {
+        let names: Vec<String> =
+            (0..40).map(|n| format!("{}-{n}/orders-eu-west-1.dlq", "x".repeat(n))).collect();
+        let message = format!("some things are missing: {}", names.join(", "));
+        let shown = Shown {
+            severity: Severity::Error,
+            code: "RD-RUN-02",
+            message: &message,
+            help: None,
+            source: None,
+            span: (0, 0).into(),
+        };
+        let drawn = drawn(&shown);
+        assert!(drawn.lines().count() > 10, "{drawn}");
+        for name in names {
+            assert!(drawn.contains(&name), "{name} in {drawn}");
+        }
+    }
 }

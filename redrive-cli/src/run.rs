@@ -5,21 +5,32 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use redrive::config::{self, Config};
-use redrive::setup::{InCode, flow_spec};
+use redrive::setup::{self, InCode, Part, Setup, SetupError};
 use redrive::signals::told_to_stop;
 use redrive::sqlite::Durability;
-use redrive::{Error, Instance, InstanceOptions, codes};
+use redrive::{Error, Instance, InstanceOptions, Started, codes};
 
-use crate::problem::{FAILED, Problem, USAGE};
-use crate::run_arguments::{LogFormat, RunArguments};
-use crate::{files, run_config, terminal};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::problem::{FAILED, Problem, REFUSED, USAGE};
+use crate::run_arguments::{LogFormat, Role, RunArguments, TopologyMode};
+use crate::{files, run_config, terminal, topology};
 
 /// Where the API listens when nobody says anything.
 const LISTEN: &str = "127.0.0.1:7337";
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Problem> {
-    let config = run_config::of(arguments)?;
-    let data = files::data(arguments.data.as_deref(), arguments.config.as_deref())?;
+    let mut config = run_config::of(&arguments.flow, None)?;
+    if let Some(topology) = arguments.topology {
+        let topology = match topology {
+            TopologyMode::Apply => config::Topology::Apply,
+            TopologyMode::Check => config::Topology::Check,
+        };
+        config.flows.values_mut().for_each(|flow| flow.topology = Some(topology));
+    }
+    let data = files::data(arguments.flow.data.as_deref(), arguments.flow.config.as_deref())?;
     log(arguments);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))?;
@@ -28,22 +39,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode, Problem> {
 }
 
 async fn serve(arguments: &RunArguments, config: &Config, data: PathBuf) -> Result<(), Error> {
-    let metrics = redrive::server::recorder().ok().and_then(|recorder| {
-        let handle = recorder.handle();
-        redrive::server::install(recorder).then_some(handle)
-    });
-    if let Some(handle) = metrics.clone() {
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-                handle.run_upkeep();
-            }
-        });
-    }
+    let metrics = redrive::server::keep_figures();
     let mut instance = Instance::open(options(arguments, config, data)?, metrics).await?;
     for (name, flow) in &config.flows {
-        let spec = flow_spec(config, name, InCode::default(), &files::env)?;
-        instance.start(spec, &flow.to.to_string()).await?;
+        let flow_setup = set_up(arguments, config, name)?;
+        let started = instance.start(flow_setup, &flow.to.to_string()).await?;
+        report_topology(name, &started);
     }
     instance.ready();
     match instance.address() {
@@ -63,6 +64,30 @@ async fn serve(arguments: &RunArguments, config: &Config, data: PathBuf) -> Resu
         })
         .await;
     Ok(())
+}
+
+fn set_up(arguments: &RunArguments, config: &Config, name: &str) -> Result<Setup, SetupError> {
+    let part = match arguments.role {
+        Role::All => Part::All,
+        Role::Main => Part::Main,
+        Role::Retry => Part::Retry,
+        Role::Delay => Part::Delay,
+        Role::Ledger => Part::Ledger,
+    };
+    let whole = setup::flow(config, name, InCode::default(), &files::env)?.part(part)?;
+    if arguments.no_ledger { whole.without_ledger() } else { Ok(whole) }
+}
+
+/// Says what was created at a flow's broker, and what there is not as it should be.
+fn report_topology(flow: &str, started: &Started) {
+    for line in topology::created(&started.created) {
+        terminal::say(&format!("{flow}: created {line}"));
+    }
+    for thing in &started.differs {
+        for drift in &thing.drift {
+            terminal::say(&format!("{flow}: {} {}: {}", thing.kind, thing.name, drift));
+        }
+    }
 }
 
 async fn idle(instance: &Instance, arguments: &RunArguments) {
@@ -108,20 +133,27 @@ fn address(listen: &str) -> Result<Option<SocketAddr>, Error> {
 }
 
 fn log(arguments: &RunArguments) {
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(arguments.log_level)
-        .with_writer(std::io::stderr)
-        .with_target(false);
+    let level = arguments.log_level;
+    // The client library of RabbitMQ would write every frame, and so the password and what people's messages say; and each
+    // no of the broker as an error, also where it was only asked whether something is there.
+    let wanted = Targets::new().with_default(level).with_target("lapin", LevelFilter::OFF);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let registry = tracing_subscriber::registry();
     match arguments.log_format {
-        LogFormat::Text => builder.with_ansi(false).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
+        LogFormat::Text => registry.with(lines.with_ansi(false).with_filter(wanted)).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true).with_filter(wanted)).init(),
     }
 }
 
 fn problem(error: &Error) -> Problem {
     let exit = match error {
+        Error::Missing { .. } => REFUSED,
         Error::Flow(_) | Error::Setup(_) | Error::Listen(_) | Error::Token(_) => USAGE,
         _ => FAILED,
     };
-    Problem::new(error.code(), exit, error.to_string())
+    let problem = Problem::new(error.code(), exit, error.to_string());
+    if matches!(error, Error::Missing { .. }) {
+        return problem.with_help("`redrive topology plan` shows it, `redrive topology apply` creates it");
+    }
+    problem
 }

@@ -10,16 +10,16 @@ use redrive::{PolicySpec, codes};
 use serde_json::{Map, Value, json};
 
 use crate::problem::{FAILED, MISSING, Problem, USAGE};
-use crate::run_arguments::RunArguments;
+use crate::run_arguments::FlowArguments;
 use crate::which_policy::{self, PRESETS};
 use crate::{files, report};
 
 type Holidays = BTreeMap<String, Vec<Date>>;
 
-/// The configuration of the file, or the one that the flags spell.
-pub(crate) fn of(arguments: &RunArguments) -> Result<Config, Problem> {
+/// The configuration of the file, or the one that the flags spell. `to` is the handler where none is needed.
+pub(crate) fn of(arguments: &FlowArguments, to: Option<&str>) -> Result<Config, Problem> {
     let (name, bytes) = match &arguments.from {
-        Some(from) => ("the flags".to_owned(), spelled(arguments, from)?.into_bytes()),
+        Some(from) => ("the flags".to_owned(), spelled(arguments, from, to)?.into_bytes()),
         None => {
             let path = files::config(arguments.config.as_deref()).ok_or_else(|| {
                 Problem::new(codes::NO_CONFIG, USAGE, "there is nothing to run")
@@ -28,7 +28,11 @@ pub(crate) fn of(arguments: &RunArguments) -> Result<Config, Problem> {
             (path.display().to_string(), files::read(&path)?)
         }
     };
-    let checked = config::check(&bytes, &files::env);
+    let checked = match files::named_data(arguments.data.as_deref()) {
+        // Whoever names the data beside the file has named it.
+        Some(data) => config::check_with_data(&bytes, &files::env, &data.to_string_lossy()),
+        None => config::check(&bytes, &files::env),
+    };
     if checked.count(Severity::Error) > 0 || checked.count(Severity::Warning) > 0 {
         report::findings(&name, &checked.source, &checked.findings);
     }
@@ -41,21 +45,18 @@ pub(crate) fn of(arguments: &RunArguments) -> Result<Config, Problem> {
 }
 
 /// The flags as a configuration file, so that they are checked by the same rules.
-fn spelled(arguments: &RunArguments, from: &str) -> Result<String, Problem> {
+fn spelled(arguments: &FlowArguments, from: &str, to: Option<&str>) -> Result<String, Problem> {
     if arguments.config.is_some() && arguments.policy.is_none() {
         let text = "--config and --from stand together";
         return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, text)
             .with_help("give one of them; beside --from, a file only has the policy that --policy names"));
     }
-    let to = arguments.to.as_deref().ok_or_else(|| {
+    let to = arguments.to.as_deref().or(to).ok_or_else(|| {
         Problem::new(codes::WRONG_ARGUMENT, USAGE, "--from needs --to").with_help(
             "--to http://127.0.0.1:3000/orders, --to 'exec:./handle.sh' or --to 'jsonl:./worker.py'",
         )
     })?;
-    let name = arguments.name.clone().unwrap_or_else(|| {
-        let source = from.split('?').next().unwrap_or(from);
-        source.rsplit([':', '/']).next().filter(|name| !name.is_empty()).unwrap_or("flow").to_owned()
-    });
+    let name = arguments.name.clone().unwrap_or_else(|| redrive::setup::usual_name(from));
     let mut flow = Map::new();
     flow.insert("from".into(), json!(from));
     flow.insert("to".into(), handler(to, arguments.timeout.as_deref()));

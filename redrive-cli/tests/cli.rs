@@ -350,3 +350,20 @@ fn completions_for_every_shell() {
         assert!(ran.text().contains("redrive"), "{shell}");
     }
 }
+
+#[test]
+fn a_signing_key_is_made() {
+    let made = |arguments: &[&str]| {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.text().trim_end().parse::<redrive::core::headers::Key>().expect("a key")
+    };
+    let named = ["config", "key", "--id", "orders-1"];
+    let (one, other) = (made(&named), made(&named));
+    assert_eq!((one.id(), other.id()), ("orders-1", "orders-1"));
+    assert_ne!(one.to_secret_text(), other.to_secret_text(), "each is new");
+    assert_ne!(made(&["config", "key"]).id(), made(&["config", "key"]).id());
+    let wrong = run(&["config", "key", "--id", "key one"]);
+    assert_eq!((wrong.code, wrong.text()), (2, ""));
+    assert!(wrong.stderr.contains("RD-CONFIG-25"), "{}", wrong.stderr);
+}

@@ -265,7 +265,6 @@ fn mistakes_say_what_to_do() {
         &["reroute", "order-1", "order-2", "--reason", "forgot the target"],
         &["replay", "show", "order-1"],
         &["publish", "orders", "hello"],
-        &["publish", "kafka://localhost:9092/orders", "hello"],
         &["publish", "queue:orders"],
         &["publish", "queue:orders", "--file", "nowhere.json"],
     ]));

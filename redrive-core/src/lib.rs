@@ -8,6 +8,7 @@ mod as_text;
 mod class;
 pub mod classify;
 mod decide;
+pub mod dialect;
 pub mod duration;
 mod envelope;
 mod facts;

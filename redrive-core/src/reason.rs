@@ -208,12 +208,15 @@ catalogue! {
     NOT_RETRYABLE, PermanentTechnical, "the error was wrapped in one that forbids a retry";
     CONSTRAINT_VIOLATION, PermanentTechnical, "a database constraint forbids the write";
     PERMISSION_DENIED, PermanentTechnical, "the handler lacks a right that it needs";
+    BODY_GONE, PermanentTechnical, "the message waited without its body, and that is not where it lay any more";
+    FORWARD_REFUSED, PermanentTechnical, "the message asks to be sent on, and may not be, or does not say where or when";
     DEADLINE_PASSED, PermanentBusiness, "the message's own deadline is over";
     ILLEGAL_BUSINESS_TRANSITION, PermanentBusiness, "the business entity is not in a state that allows this";
     BUSINESS_REJECTED, PermanentBusiness, "the domain refused the message";
     HANDLER_CRASHED, Poison, "the message was in flight each time its process died";
     HANDLER_PANICKED, Unknown, "the handler panicked";
     SIGNATURE_INVALID, Poison, "the retry headers were not signed by a known key, twice";
+    FOREIGN_FAILURE, Unknown, "another system gave the message up, by an error that no rule knows";
     COMMAND_FAILED, Unknown, "a command ended with a code that has no meaning of its own";
     UNKNOWN_FAILURE, Unknown, "nothing more is known";
 }

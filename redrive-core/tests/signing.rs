@@ -27,6 +27,7 @@ const COVERED: &[Field] = &[
     Field::DelayCounter,
     Field::EntryId,
     Field::WaitId,
+    Field::ForwardTo,
     Field::MacFailures,
     Field::Mac,
 ];
@@ -142,7 +143,10 @@ fn a_second_bad_mac_parks() {
     assert_eq!((first.attempt, first.calls_used, first.mac_failures), (0, 0, 1));
     assert_eq!(first.idempotency_key, claimed.idempotency_key);
     assert_eq!(first.entry_id, None);
-    assert_eq!(after_bad_mac(MacCheck::UnknownKey, &first), Trust::Park);
+    let Trust::Park(second) = after_bad_mac(MacCheck::UnknownKey, &Trail { attempt: 9, ..*first }) else {
+        panic!("the second bad one parks");
+    };
+    assert_eq!((second.attempt, second.mac_failures), (0, 2));
     assert_eq!(after_bad_mac(MacCheck::Missing, &Trail::default()), Trust::Trusted);
     let traced = Trail { correlation_id: Some("c".into()), ..Trail::default() };
     assert_eq!(after_bad_mac(MacCheck::Missing, &traced), Trust::Trusted);

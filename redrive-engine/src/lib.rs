@@ -4,19 +4,24 @@
 //! in, calls the handler, hands the decision on, and settles in batches.
 
 mod alarm;
+pub mod apart;
 pub mod fail;
 mod flow;
 pub mod handler;
 pub mod hook;
 pub mod journal;
+mod mint;
+mod no_ledger;
 pub mod port;
 mod replay;
 mod replay_figures;
 mod upkeep;
 
 pub use alarm::Alarm;
+pub use apart::{Apart, ApartOptions};
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
 pub use hook::{Diverted, Hook, Hooks};
 pub use journal::Journal;
+pub use no_ledger::NoLedger;
 pub use replay::ReplayDriver;
 pub use upkeep::Upkeep;

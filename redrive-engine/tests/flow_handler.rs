@@ -65,7 +65,7 @@ async fn publish(store: &MemoryStore, id: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_ended_once_after_its_last_call() {
     let clock = Arc::new(TestClock::default());
-    let store = MemoryStore::apart(clock.clone());
+    let store = MemoryStore::shared(clock.clone());
     for hangs in [false, true] {
         let worker = Arc::new(Worker { hangs: hangs.into(), ..Worker::default() });
         let flow = running(&store, &clock, worker.clone()).await;
@@ -81,7 +81,7 @@ async fn a_handler_is_ended_once_after_its_last_call() {
 #[tokio::test(start_paused = true)]
 async fn a_hurried_stop_gives_a_handler_no_time() {
     let clock = Arc::new(TestClock::default());
-    let store = MemoryStore::apart(clock.clone());
+    let store = MemoryStore::shared(clock.clone());
     let worker = Arc::new(Worker { hangs: true.into(), ..Worker::default() });
     let flow = running(&store, &clock, worker.clone()).await;
     publish(&store, "a").await;
@@ -104,7 +104,7 @@ async fn a_worker_process_ends_with_its_flow() {
     );
     std::fs::write(&script, text).unwrap();
     let clock = Arc::new(TestClock::default());
-    let store = MemoryStore::apart(clock.clone());
+    let store = MemoryStore::shared(clock.clone());
     let line = CommandLine::from_words(&["sh".to_owned(), script.display().to_string()]).unwrap();
     let flow = running(&store, &clock, Arc::new(JsonlHandler::new(line))).await;
     publish(&store, "a").await;

@@ -21,7 +21,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let clock = Arc::new(TestClock::default());
-        Self { store: MemoryStore::apart(clock.clone()), clock, handler: Scripted::new() }
+        Self { store: MemoryStore::shared(clock.clone()), clock, handler: Scripted::new() }
     }
 
     fn spec(&self) -> FlowSpec {

@@ -36,7 +36,7 @@ where
         };
         // Nobody knows whether it blocked.
         let judged = inner.classifier.judge(result);
-        match call.run.ended::<_, E, _, _>(inner, judged, |_| settings.clock.now(), || true) {
+        match call.run.ended::<_, E, _, _>(inner, judged, |_| settings.now(), || true) {
             After::Done(value) => {
                 call.run.succeed(inner, true);
                 return Ok(value);
@@ -44,7 +44,7 @@ where
             After::Wait(wait) if wait.is_zero() => now = call.run.since(),
             After::Wait(wait) => {
                 std::thread::sleep(wait);
-                now = settings.clock.now();
+                now = settings.now();
             }
             After::Stop(stop) => return Err(call.run.give_up(inner, stop)),
         }
@@ -52,26 +52,30 @@ where
 }
 
 /// Waits for a turn and a place, and makes one attempt.
-fn attempt<T, X, E, C, H: Hooks<E>>(
+fn attempt<T, X, E, C, H>(
     call: &mut UnderWay<'_, C, H, E>,
-    mut now: Duration,
+    mut now: u64,
     operation: &mut impl FnMut(Attempt) -> Result<T, X>,
-) -> Result<Result<T, X>, Stop> {
+) -> Result<Result<T, X>, Stop>
+where
+    C: Classify<T, X, Error = E>,
+    H: Hooks<E>,
+{
     let settings = &call.inner.settings;
     let turn = call.run.take_turn(settings, now)?;
     if !turn.is_zero() {
         std::thread::sleep(turn);
-        now = settings.clock.now();
+        now = settings.now();
     }
     let _place = match &settings.bulkhead {
         None => None,
         Some(bulkhead) => {
             let left = call.run.left(now).unwrap_or(Duration::MAX);
             let place = bulkhead.acquire_blocking(left).map_err(Stop::Bulkhead)?;
-            now = settings.clock.now();
+            now = settings.now();
             Some(place.ok_or(Stop::Deadline)?)
         }
     };
-    let started = call.run.start(call.inner, now)?;
+    let started = call.run.start::<T, X, _, _>(call.inner, now)?;
     Ok(call.run.inside(|| operation(started)))
 }

@@ -165,7 +165,8 @@ where
                 this.step.set(Step::Done);
                 return Poll::Ready(Ok(value));
             }
-            *this.run = Some(Run::from((quick, settings)));
+            // Made in its place: it is too large to be carried there.
+            this.run.get_or_insert_with(|| Run::from((quick, settings)));
             Some(polled)
         } else {
             match Run::begin(settings) {
@@ -189,6 +190,7 @@ where
     R::Hooks: Hooks<E>,
 {
     /// Goes on with a call that is under way; `polled` is what its attempt has just said, if it was asked already.
+    #[inline(never)]
     fn go_on(
         &mut self,
         cx: &mut Context<'_>,
@@ -207,14 +209,14 @@ where
                         Poll::Ready(judged) => {
                             let suspended = *self.suspended;
                             let now = |run: &Run<E>| {
-                                if suspended { settings.clock.now() } else { run.recent(settings) }
+                                if suspended { settings.now() } else { run.recent(settings) }
                             };
                             run.ended(inner, judged, now, || self.operation.is_repeatable())
                         }
                         Poll::Pending => {
-                            let left = || run.attempt_left(settings.clock.now());
+                            let left = || run.attempt_left(settings.now());
                             ready!(poll_end(self.timer.as_mut(), cx, left));
-                            run.timed_out(inner, settings.clock.now(), self.operation.is_repeatable())
+                            run.timed_out(inner, settings.now(), self.operation.is_repeatable())
                         }
                     };
                     // What the attempt holds goes before anything is waited for.
@@ -228,8 +230,14 @@ where
                         }
                         After::Stop(stop) => Err(stop),
                         After::Wait(wait) if wait.is_zero() => {
-                            self.timer.set(None);
-                            Ok(Entered::Call(run.since()))
+                            if self.timer.is_some() {
+                                self.timer.set(None);
+                            }
+                            if settings.is_plain {
+                                Ok(Entered::Place(run.since()))
+                            } else {
+                                Ok(Entered::Call(run.since()))
+                            }
                         }
                         After::Wait(wait) => {
                             self.timer.set(Some(tokio::time::sleep(wait)));
@@ -240,11 +248,11 @@ where
                 StepNow::New => Ok(Entered::Call(run.since())),
                 StepNow::Between => {
                     ready!(poll_timer(self.timer.as_mut(), cx));
-                    Ok(Entered::Call(settings.clock.now()))
+                    Ok(Entered::Call(settings.now()))
                 }
                 StepNow::Turn => {
                     ready!(poll_timer(self.timer.as_mut(), cx));
-                    Ok(Entered::Turn(settings.clock.now()))
+                    Ok(Entered::Turn(settings.now()))
                 }
                 StepNow::Seat { acquire } => match Pin::new(acquire).poll(cx) {
                     Poll::Ready(Ok(place)) => {
@@ -254,13 +262,22 @@ where
                     }
                     Poll::Ready(Err(full)) => Err(Stop::Bulkhead(full)),
                     Poll::Pending => {
-                        ready!(poll_end(self.timer.as_mut(), cx, || run.left(settings.clock.now())));
+                        ready!(poll_end(self.timer.as_mut(), cx, || run.left(settings.now())));
                         Err(Stop::Deadline)
                     }
                 },
                 StepNow::Done => return Poll::Pending,
             };
-            match entered.and_then(|entered| way_in(run, inner, entered)) {
+            let way = match entered {
+                // What was sent may still be on its way while one waits, and use up what would be sent again.
+                Ok(_) if run.is_retry() && !self.operation.is_repeatable() => Err(Stop::NotRepeatable),
+                Ok(Entered::Place(now)) => {
+                    run.start::<O::Value, O::Error, _, _>(inner, now).map(Way::Attempt)
+                }
+                Ok(entered) => way_in::<O::Value, O::Error, _, _, _>(run, inner, entered),
+                Err(stop) => Err(stop),
+            };
+            match way {
                 Ok(Way::Attempt(attempt)) => {
                     *self.suspended = false;
                     let future = run.inside(|| self.operation.start(attempt));
@@ -284,7 +301,11 @@ where
 }
 
 /// The way into an attempt: a turn, a place, and the attempt itself.
-fn way_in<C, H: Hooks<E>, E>(run: &mut Run<E>, inner: &Inner<C, H>, entered: Entered) -> Result<Way, Stop> {
+fn way_in<T, X, C, H, E>(run: &mut Run<E>, inner: &Inner<C, H>, entered: Entered) -> Result<Way, Stop>
+where
+    C: Classify<T, X, Error = E>,
+    H: Hooks<E>,
+{
     let settings = &inner.settings;
     let (now, needs_turn, needs_place) = match entered {
         Entered::Call(now) => (now, true, true),
@@ -300,14 +321,14 @@ fn way_in<C, H: Hooks<E>, E>(run: &mut Run<E>, inner: &Inner<C, H>, entered: Ent
     if let Some(bulkhead) = settings.bulkhead.as_ref().filter(|_| needs_place) {
         return Ok(Way::Seat(bulkhead.acquire()));
     }
-    run.start(inner, now).map(Way::Attempt)
+    run.start::<T, X, _, _>(inner, now).map(Way::Attempt)
 }
 
 /// How far a call has come on its way into an attempt, and when.
 enum Entered {
-    Call(Duration),
-    Turn(Duration),
-    Place(Duration),
+    Call(u64),
+    Turn(u64),
+    Place(u64),
 }
 
 /// What is next on that way.

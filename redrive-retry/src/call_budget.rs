@@ -66,7 +66,8 @@ impl CallBudget {
         CURRENT.try_with(|_| ()).is_ok()
     }
 
-    /// Runs a future within this budget.
+    /// Runs a future within this budget, and within this one alone: one that was set outside of it neither counts nor
+    /// holds inside.
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self.clone(), work)
     }

@@ -14,8 +14,12 @@ pub enum Judged<T, E> {
         /// How long the endpoint asked to wait (`Retry-After`), when it did.
         after: Option<Duration>,
     },
-    /// It failed for good: another attempt would fail alike. The fault is the caller's, so no breaker counts it.
+    /// It failed for good: another attempt would fail alike. The fault is the caller's, so no breaker counts it; for
+    /// one that probes it is an answer all the same. What was never sent is [`NotMade`](Self::NotMade).
     Fail(E),
+    /// The endpoint was not asked: a guard refused, or the request cannot be sent as it is. It ends the call, and a
+    /// breaker is told nothing.
+    NotMade(E),
 }
 
 impl<T, E> Judged<T, E> {
@@ -36,8 +40,8 @@ pub trait Classify<T, E> {
     /// Judges the result of one attempt.
     fn judge(&self, result: Result<T, E>) -> Judged<T, Self::Error>;
 
-    /// Called for an error that is kept only for the history, because another attempt begins. What it holds on to,
-    /// such as a connection, should go now.
+    /// Called for an error that is kept only for the history, because another attempt begins: not before, since a wait
+    /// may end with the call being given up. What it holds on to, such as a connection, should go now.
     fn let_go(&self, _error: &mut Self::Error) {}
 }
 

@@ -7,7 +7,8 @@ use redrive_core::{Jitter, Limits, Schedule, ScheduleError};
 
 use crate::classify::{ErrorsThat, ResultsBy};
 use crate::random::Source;
-use crate::retryer::{Inner, Settings};
+use crate::retryer::{Inner, Settings, Waits};
+use crate::run::NEAR;
 use crate::{
     Bulkhead, CircuitBreaker, EveryError, Judged, NoHooks, RateLimiter, Retryer, SharedBudget, SharedClock,
 };
@@ -322,6 +323,11 @@ impl<C, H> Builder<C, H> {
         Builder { classifier, hooks: self.hooks, given: self.given }
     }
 
+    #[cfg(feature = "tower")]
+    pub(crate) fn wrap<C2>(self, wrap: impl FnOnce(C) -> C2) -> Builder<C2, H> {
+        Builder { classifier: wrap(self.classifier), hooks: self.hooks, given: self.given }
+    }
+
     /// What is told about each attempt.
     pub fn hooks<H2>(self, hooks: H2) -> Builder<C, H2> {
         Builder { classifier: self.classifier, hooks, given: self.given }
@@ -373,16 +379,17 @@ impl Given {
             (Some(attempt), Some(deadline)) => Some(attempt.min(deadline)),
             (attempt, deadline) => attempt.or(deadline),
         };
+        let minds_time = self.breaker.as_ref().is_some_and(CircuitBreaker::minds_time);
         #[cfg(feature = "telemetry")]
         let is_observed = self.telemetry.is_some();
         #[cfg(not(feature = "telemetry"))]
         let is_observed = false;
         Ok(Settings {
             is_plain: self.rate_limit.is_none() && self.bulkhead.is_none() && !is_observed,
+            is_exact: minds_time || first_time.is_some_and(|time| time < NEAR),
             first_time,
             attempts,
-            follows_calendar: schedule.follows_calendar(),
-            waits_never: schedule.longest().is_zero(),
+            waits: Waits::of(&schedule),
             schedule,
             limits: Limits { cap, ..Limits::NONE },
             deadline,

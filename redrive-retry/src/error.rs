@@ -116,6 +116,8 @@ pub struct Tried<E> {
     pub began: Duration,
     /// How long it took. Of an attempt that ended without waiting for anything, to the tick of the clock.
     pub took: Duration,
+    /// How long the endpoint asked to wait (`Retry-After`), when it did: as it said, however long was waited.
+    pub asked: Option<Duration>,
     /// What went wrong.
     pub cause: Cause<E>,
 }
@@ -131,11 +133,12 @@ struct Inner<E> {
     stop: Stop,
     history: Vec<Tried<E>>,
     took: Duration,
+    outcome: Option<Outcome>,
 }
 
 impl<E> RetryError<E> {
-    pub(crate) fn new(stop: Stop, history: Vec<Tried<E>>, took: Duration) -> Self {
-        Self { inner: Box::new(Inner { stop, history, took }) }
+    pub(crate) fn new(stop: Stop, history: Vec<Tried<E>>, took: Duration, outcome: Option<Outcome>) -> Self {
+        Self { inner: Box::new(Inner { stop, history, took, outcome }) }
     }
 
     /// Why no further attempt was made.
@@ -153,11 +156,18 @@ impl<E> RetryError<E> {
         self.inner.history.last().map_or(0, |last| last.number)
     }
 
-    /// What this says about the endpoint: its failure, or nothing when nothing was attempted or the fault is the
-    /// caller's.
-    pub fn outcome(&self) -> Outcome {
-        let says_nothing = self.inner.history.is_empty() || self.inner.stop == Stop::Final;
-        if says_nothing { Outcome::Ignored } else { Outcome::Failure }
+    /// What this says about the endpoint: its failure, or an answer by which the fault is the caller's
+    /// ([`Outcome::Ignored`]). Nothing when it was not asked: no attempt was made, or each was
+    /// [not made](crate::Judged::NotMade) after all.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.inner.outcome
+    }
+
+    /// When asking again may help, where that is known: what the endpoint asked for last, as it said it, or what the
+    /// [stop](Stop::retry_after) says, whichever is later. For whoever puts the work on a queue.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let asked = self.inner.history.last().and_then(|tried| tried.asked);
+        asked.max(self.inner.stop.retry_after())
     }
 
     /// How long the call took in all.
@@ -195,12 +205,12 @@ impl<E> RetryError<E> {
 
     /// The same with other errors.
     pub fn map<X>(self, mut with: impl FnMut(E) -> X) -> RetryError<X> {
-        let Inner { stop, history, took } = *self.inner;
+        let Inner { stop, history, took, outcome } = *self.inner;
         let map = |tried: Tried<E>| {
-            let Tried { number, began, took, cause } = tried;
-            Tried { number, began, took, cause: cause.map(&mut with) }
+            let Tried { number, began, took, asked, cause } = tried;
+            Tried { number, began, took, asked, cause: cause.map(&mut with) }
         };
-        RetryError::new(stop, history.into_iter().map(map).collect(), took)
+        RetryError::new(stop, history.into_iter().map(map).collect(), took, outcome)
     }
 }
 

@@ -34,7 +34,8 @@
 //! 5. **bulkhead**: a place is held while an attempt runs, not while it waits for the next ([`Bulkhead`])
 //! 6. **timeout** of one attempt
 //!
-//! What the parts 4 and 5 refuse is not retried: they refuse because this client does too much already.
+//! What the parts 4 and 5 refuse is not retried: they refuse because this client does too much already. As `tower`
+//! layers of their own they are told apart with `Builder::behind_guard`.
 //!
 //! # The clock
 //!
@@ -51,6 +52,7 @@ pub mod config;
 mod error;
 mod fallback;
 pub mod guard;
+mod history;
 mod hooks;
 #[cfg(feature = "http")]
 pub mod http;
@@ -58,6 +60,8 @@ pub mod http;
 pub mod idempotency;
 mod observe;
 mod operation;
+#[cfg(doctest)]
+mod pages;
 mod random;
 mod retryer;
 mod run;
@@ -77,5 +81,5 @@ pub use fallback::WithFallback;
 pub use guard::{Bulkhead, CircuitBreaker, RateLimiter, SharedBudget};
 pub use hooks::{Hooks, Next, NoHooks};
 pub use operation::Operation;
-pub use redrive_core::{Jitter, Percent, Schedule};
+pub use redrive_core::{Jitter, Percent, Schedule, Timestamp};
 pub use retryer::Retryer;

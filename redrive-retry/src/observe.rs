@@ -7,7 +7,8 @@ pub(crate) use without::Observed;
 
 #[cfg(feature = "telemetry")]
 mod with {
-    use crate::hooks::Next;
+    use std::time::Duration;
+
     use crate::retryer::Settings;
     use crate::telemetry::Ended;
     use crate::{Cause, Stop};
@@ -21,10 +22,20 @@ mod with {
     impl Observed {
         pub(crate) const NOTHING: Self = Self { span: tracing::Span::none() };
 
-        pub(crate) fn starting(&mut self, settings: &Settings, number: u32) {
-            if let Some(telemetry) = &settings.telemetry {
-                self.span = telemetry.span(number);
+        /// An attempt begins, after a wait if it is not the first.
+        pub(crate) fn starting(&mut self, settings: &Settings, number: u32, wait: Option<Duration>) {
+            let Some(telemetry) = &settings.telemetry else { return };
+            if let Some(wait) = wait {
+                telemetry.retried(wait);
             }
+            self.end(false);
+            self.span = telemetry.span(number);
+        }
+
+        /// Ends the span of the attempt that was the last so far, now that it is known whether another follows.
+        fn end(&mut self, is_last: bool) {
+            self.span.record("retry.last", is_last);
+            self.span = tracing::Span::none();
         }
 
         /// Runs a part of the attempt inside its span.
@@ -32,30 +43,31 @@ mod with {
             self.span.in_scope(work)
         }
 
-        pub(crate) fn failed<E>(&mut self, settings: &Settings, cause: &Cause<E>, next: &Next) {
+        pub(crate) fn failed<E>(settings: &Settings, cause: &Cause<E>) {
             let Some(telemetry) = &settings.telemetry else { return };
             telemetry.attempted(match cause {
                 Cause::Error(_) => Ended::Failure,
                 Cause::TimedOut(_) => Ended::Timeout,
             });
-            self.span.record("retry.last", matches!(next, Next::Stop(_)));
-            self.span = tracing::Span::none();
-            if let Next::Retry(wait) = next {
-                telemetry.retried(*wait);
-            }
         }
 
         pub(crate) fn succeeded(&mut self, settings: &Settings) {
             let Some(telemetry) = &settings.telemetry else { return };
-            self.span.record("retry.last", true);
-            self.span = tracing::Span::none();
+            self.end(true);
             telemetry.attempted(Ended::Success);
             telemetry.succeeded();
         }
 
-        pub(crate) fn gave_up(settings: &Settings, stop: Stop, attempted: bool) {
-            if let Some(telemetry) = &settings.telemetry {
-                telemetry.gave_up(stop, attempted);
+        pub(crate) fn gave_up(&mut self, settings: &Settings, stop: Stop, attempted: bool) {
+            let Some(telemetry) = &settings.telemetry else { return };
+            self.end(true);
+            telemetry.gave_up(stop, attempted);
+        }
+
+        /// Nobody waits for the call any more.
+        pub(crate) fn cancelled(&mut self) {
+            if !self.span.is_none() {
+                self.end(true);
             }
         }
     }
@@ -64,7 +76,8 @@ mod with {
 #[cfg(not(feature = "telemetry"))]
 #[expect(clippy::unused_self, reason = "it has the form of what it stands in for")]
 mod without {
-    use crate::hooks::Next;
+    use std::time::Duration;
+
     use crate::retryer::Settings;
     use crate::{Cause, Stop};
 
@@ -74,17 +87,20 @@ mod without {
     impl Observed {
         pub(crate) const NOTHING: Self = Self;
 
-        pub(crate) fn starting(&mut self, _: &Settings, _: u32) {}
+        pub(crate) fn starting(&mut self, _: &Settings, _: u32, _: Option<Duration>) {}
 
         #[inline]
         pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
             work()
         }
 
-        pub(crate) fn failed<E>(&mut self, _: &Settings, _: &Cause<E>, _: &Next) {}
+        pub(crate) fn failed<E>(_: &Settings, _: &Cause<E>) {}
 
         pub(crate) fn succeeded(&mut self, _: &Settings) {}
 
-        pub(crate) fn gave_up(_: &Settings, _: Stop, _: bool) {}
+        pub(crate) fn gave_up(&mut self, _: &Settings, _: Stop, _: bool) {}
+
+        #[inline]
+        pub(crate) fn cancelled(&mut self) {}
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use redrive_core::{Limits, Schedule};
 
 use crate::call::Call;
+use crate::guard::nanos;
 use crate::random::Source;
+use crate::run::NEVER;
 use crate::{
     Attempt, Builder, Bulkhead, CircuitBreaker, Classify, EveryError, Hooks, NoHooks, RateLimiter,
     RetryError, SharedBudget, SharedClock,
@@ -50,13 +52,13 @@ pub(crate) struct Inner<C, H> {
 pub(crate) struct Settings {
     /// Nothing stands before an attempt that would have to be waited for.
     pub(crate) is_plain: bool,
+    /// Some time is so short, or of such interest, that a recent reading of the clock will not do.
+    pub(crate) is_exact: bool,
     /// The time of a first attempt.
     pub(crate) first_time: Option<Duration>,
     pub(crate) attempts: u32,
     pub(crate) schedule: Schedule,
-    pub(crate) follows_calendar: bool,
-    /// Every wait of the schedule is of zero length.
-    pub(crate) waits_never: bool,
+    pub(crate) waits: Waits,
     pub(crate) limits: Limits,
     pub(crate) deadline: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
@@ -70,6 +72,49 @@ pub(crate) struct Settings {
     pub(crate) random: Source,
     #[cfg(feature = "telemetry")]
     pub(crate) telemetry: Option<crate::telemetry::Telemetry>,
+}
+
+/// What the waits of a schedule need to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing: each is of zero length.
+    None,
+    /// The time of day.
+    Calendar,
+    /// The number of the attempt.
+    Spans,
+}
+
+impl Waits {
+    pub(crate) fn of(schedule: &Schedule) -> Self {
+        if schedule.longest().is_zero() {
+            Self::None
+        } else if schedule.follows_calendar() {
+            Self::Calendar
+        } else {
+            Self::Spans
+        }
+    }
+}
+
+impl Settings {
+    /// The time in nanoseconds.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        nanos(self.clock.now())
+    }
+
+    /// When a call ends that began then.
+    #[inline]
+    pub(crate) fn end_of(&self, began: u64) -> u64 {
+        self.deadline.map_or(NEVER, |deadline| began.saturating_add(nanos(deadline)))
+    }
+
+    /// The time in nanoseconds, as exactly as these settings need it.
+    #[inline]
+    pub(crate) fn reading(&self) -> u64 {
+        if self.is_exact { self.now() } else { nanos(self.clock.recent()) }
+    }
 }
 
 impl Retryer {
@@ -91,8 +136,9 @@ impl<C, H> Retryer<C, H> {
     /// Calls an operation until it succeeds, fails for good, or nothing is left to try it with.
     ///
     /// The function is called once for each attempt. The future may be dropped at any moment: the attempt under way is
-    /// dropped with it, and nothing is held or counted any more. An attempt that succeeds without a failure before it
-    /// allocates nothing.
+    /// dropped with it, nothing is held any more, and a breaker is told nothing. What was counted stays counted: the call
+    /// and the retry that it waited for, in the retry budget, and the attempts that began, in the budget of calls. An
+    /// attempt that succeeds without a failure before it allocates nothing.
     #[inline]
     pub fn call<F, Fut, T, E>(&self, operation: F) -> Call<&Self, F, C::Error>
     where

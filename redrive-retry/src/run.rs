@@ -7,25 +7,37 @@ use std::time::Duration;
 use redrive_core::guard::Outcome;
 use redrive_core::{Advice, Timestamp};
 
-use crate::guard::Ticket;
+use crate::guard::{Ticket, nanos};
+use crate::history::{Failed, History};
 use crate::hooks::{Hooks, Next};
 use crate::observe::Observed;
-use crate::retryer::{Inner, Settings};
-use crate::{Attempt, CallBudget, Cause, Classify, Judged, RetryError, Stop, Tried};
+use crate::retryer::{Inner, Settings, Waits};
+use crate::{Attempt, CallBudget, Cause, Classify, Judged, RetryError, Stop};
 
 /// With less than this left, a recent reading of the clock is not good enough to say that the deadline has not passed.
-const NEAR: Duration = Duration::from_millis(100);
+/// A time that is shorter from the start is never measured with one.
+pub(crate) const NEAR: Duration = Duration::from_millis(100);
+const NEAR_NANOS: u64 = NEAR.as_nanos() as u64;
+
+/// A timer ends with a whole millisecond, so less than this after its time.
+const GRAIN: Duration = Duration::from_millis(1);
+const GRAIN_NANOS: u64 = GRAIN.as_nanos() as u64;
+
+/// A deadline that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Run<E> {
-    began: Duration,
-    /// On the clock of the retryer.
-    deadline: Option<Duration>,
+    // Nanoseconds on the clock of the retryer: a call compares times more often than it shows them.
+    began: u64,
+    deadline: u64,
     /// The attempt that runs or ran last; its number is 0 before the first.
     attempt: Attempt,
-    attempt_began: Duration,
+    attempt_began: u64,
     last_wait: Option<Duration>,
-    history: Vec<Tried<E>>,
+    history: History<E>,
+    /// What the attempts say about the endpoint; nothing while none has reached it.
+    shown: Option<Outcome>,
     ticket: Option<Ticket>,
     budget: Option<CallBudget>,
     observed: Observed,
@@ -35,7 +47,7 @@ pub(crate) struct Run<E> {
 /// It holds nothing that would have to be given back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quick {
-    pub(crate) began: Duration,
+    pub(crate) began: u64,
     ticket: Option<Ticket>,
     pub(crate) attempt: Attempt,
 }
@@ -51,7 +63,7 @@ impl Quick {
             None => None,
             Some(breaker) => Some(breaker.quiet_ticket()?),
         };
-        let began = settings.clock.recent();
+        let began = settings.reading();
         if let Some(budget) = &settings.budget {
             budget.deposit_at(began);
         }
@@ -67,8 +79,8 @@ impl Quick {
         if let (Some(breaker), Some(ticket)) = (&settings.breaker, self.ticket) {
             let mut now = self.began;
             if breaker.minds_time() {
-                now = settings.clock.now();
-                took = now.saturating_sub(self.began);
+                now = settings.now();
+                took = since(now, self.began);
             }
             breaker.succeeded_at(now, ticket, took);
         }
@@ -78,14 +90,16 @@ impl Quick {
 
 impl<E> From<(Quick, &Settings)> for Run<E> {
     /// The call was not over at once.
+    #[inline]
     fn from((quick, settings): (Quick, &Settings)) -> Self {
         Self {
             began: quick.began,
-            deadline: settings.deadline.map(|time| quick.began.saturating_add(time)),
+            deadline: settings.end_of(quick.began),
             attempt: quick.attempt,
             attempt_began: quick.began,
             last_wait: None,
-            history: Vec::new(),
+            history: History::new(),
+            shown: None,
             ticket: quick.ticket,
             budget: None,
             observed: Observed::NOTHING,
@@ -96,23 +110,26 @@ impl<E> From<(Quick, &Settings)> for Run<E> {
 impl<E> Run<E> {
     /// Begins a call, if the breaker lets it.
     pub(crate) fn begin(settings: &Settings) -> Result<Self, RetryError<E>> {
-        let now = settings.clock.recent();
-        let ticket = match settings.breaker.as_ref().map(|breaker| breaker.admit_at(now)) {
-            None => None,
-            Some(Ok(ticket)) => Some(ticket),
-            Some(Err(open)) => {
-                Observed::gave_up(settings, Stop::Breaker(open), false);
-                return Err(RetryError::new(Stop::Breaker(open), Vec::new(), Duration::ZERO));
-            }
-        };
+        let call_budget = CallBudget::current();
+        // A message tells its deadline by the exact time. Held against a reading that lags, one that has passed would
+        // leave time for an attempt.
+        let now = if call_budget.is_some() { settings.now() } else { settings.reading() };
+        let ticket =
+            match settings.breaker.as_ref().map(|breaker| breaker.admit_at(Duration::from_nanos(now))) {
+                None => None,
+                Some(Ok(ticket)) => Some(ticket),
+                Some(Err(open)) => {
+                    let mut observed = Observed::NOTHING;
+                    observed.gave_up(settings, Stop::Breaker(open), false);
+                    return Err(RetryError::new(Stop::Breaker(open), Vec::new(), Duration::ZERO, None));
+                }
+            };
         if let Some(budget) = &settings.budget {
             budget.deposit_at(now);
         }
-        let mut deadline = settings.deadline.map(|time| now.saturating_add(time));
-        let budget = CallBudget::current();
-        if let Some(left) = budget.as_ref().and_then(CallBudget::time_left) {
-            let theirs = settings.clock.now().saturating_add(left);
-            deadline = Some(deadline.map_or(theirs, |own| own.min(theirs)));
+        let mut deadline = settings.end_of(now);
+        if let Some(left) = call_budget.as_ref().and_then(CallBudget::time_left) {
+            deadline = deadline.min(now.saturating_add(nanos(left)));
         }
         Ok(Self {
             began: now,
@@ -120,63 +137,91 @@ impl<E> Run<E> {
             attempt: Attempt { number: 0, of: settings.attempts, time: None },
             attempt_began: now,
             last_wait: None,
-            history: Vec::new(),
+            history: History::new(),
+            shown: None,
             ticket,
-            budget,
+            budget: call_budget,
             observed: Observed::NOTHING,
         })
     }
 
     /// The time that a recent reading may be taken for: exact when the deadline is near.
-    pub(crate) fn recent(&self, settings: &Settings) -> Duration {
-        let recent = settings.clock.recent();
-        match self.deadline {
-            Some(deadline) if deadline.saturating_sub(recent) < NEAR => settings.clock.now(),
-            _ => recent,
-        }
+    #[inline]
+    pub(crate) fn recent(&self, settings: &Settings) -> u64 {
+        let recent = settings.reading();
+        if self.deadline.saturating_sub(recent) < NEAR_NANOS { settings.now() } else { recent }
     }
 
     /// When the call began, or an attempt before this one ended.
-    pub(crate) fn since(&self) -> Duration {
+    #[inline]
+    pub(crate) fn since(&self) -> u64 {
         self.attempt_began
     }
 
     /// The time that is left for the call; nothing means without limit.
-    pub(crate) fn left(&self, now: Duration) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_sub(now))
+    #[inline]
+    pub(crate) fn left(&self, now: u64) -> Option<Duration> {
+        (self.deadline != NEVER).then(|| since(self.deadline, now))
     }
 
     /// Takes a turn of the rate limit, and says how long to wait for it.
-    pub(crate) fn take_turn(&self, settings: &Settings, now: Duration) -> Result<Duration, Stop> {
+    pub(crate) fn take_turn(&self, settings: &Settings, now: u64) -> Result<Duration, Stop> {
         let Some(limiter) = &settings.rate_limit else { return Ok(Duration::ZERO) };
-        let left = self.left(now).unwrap_or(Duration::MAX);
-        // A turn at the deadline itself would be a turn for nothing.
-        let longest = left.saturating_sub(Duration::from_nanos(1));
-        limiter.reserve_at(now, longest).map_err(Stop::Rate)
+        // A turn that nobody uses is lost for others.
+        self.ask_breaker(settings, now)?;
+        if let Ok(turn) = limiter.reserve_at(Duration::from_nanos(now), Duration::ZERO) {
+            return Ok(turn);
+        }
+        // What is waited for has to come before the deadline, which a recent reading of the clock cannot tell.
+        let now = settings.now();
+        let longest = self.left(now).unwrap_or(Duration::MAX).saturating_sub(GRAIN);
+        limiter.reserve_at(Duration::from_nanos(now), longest).map_err(Stop::Rate)
     }
 
-    /// Begins the next attempt.
+    /// Whether the breaker has opened since the call began: by the failures of others, while this one waited.
     #[inline]
-    pub(crate) fn start<C, H: Hooks<E>>(
-        &mut self,
-        inner: &Inner<C, H>,
-        now: Duration,
-    ) -> Result<Attempt, Stop> {
-        let left = self.left(now);
-        if left.is_some_and(|left| left.is_zero()) {
+    fn ask_breaker(&self, settings: &Settings, now: u64) -> Result<(), Stop> {
+        match (&settings.breaker, self.ticket) {
+            (Some(breaker), Some(ticket)) if breaker.has_opened_since(ticket) => {
+                Err(Stop::Breaker(breaker.opens_in(Duration::from_nanos(now))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the next attempt is not the first.
+    #[inline]
+    pub(crate) fn is_retry(&self) -> bool {
+        self.attempt.number > 0
+    }
+
+    /// Begins the next attempt. What the last one's error holds on to is let go only now: until here it may be the
+    /// last one there is.
+    #[inline]
+    pub(crate) fn start<T, X, C, H>(&mut self, inner: &Inner<C, H>, now: u64) -> Result<Attempt, Stop>
+    where
+        C: Classify<T, X, Error = E>,
+        H: Hooks<E>,
+    {
+        self.ask_breaker(&inner.settings, now)?;
+        let left = self.deadline.saturating_sub(now);
+        if left == 0 {
             return Err(Stop::Deadline);
         }
         if self.budget.as_ref().is_some_and(|budget| !budget.try_take()) {
             return Err(Stop::CallBudget);
         }
+        if let Some(Cause::Error(error)) = self.history.last_mut() {
+            inner.classifier.let_go(error);
+        }
         self.attempt.number += 1;
-        self.attempt.time = match (left, inner.settings.attempt_timeout) {
-            (Some(left), Some(timeout)) => Some(left.min(timeout)),
-            (left, timeout) => left.or(timeout),
+        self.attempt.time = match inner.settings.attempt_timeout {
+            Some(timeout) if left >= nanos(timeout) => Some(timeout),
+            _ => self.left(now),
         };
         self.attempt_began = now;
         inner.hooks.starting(&self.attempt);
-        self.observed.starting(&inner.settings, self.attempt.number);
+        self.observed.starting(&inner.settings, self.attempt.number, self.last_wait);
         Ok(self.attempt)
     }
 
@@ -187,66 +232,68 @@ impl<E> Run<E> {
     }
 
     /// How long the attempt under way may still take; nothing means without limit.
-    pub(crate) fn attempt_left(&self, now: Duration) -> Option<Duration> {
-        self.attempt.time.map(|time| self.attempt_began.saturating_add(time).saturating_sub(now))
+    pub(crate) fn attempt_left(&self, now: u64) -> Option<Duration> {
+        self.attempt.time.map(|time| since(self.attempt_began.saturating_add(nanos(time)), now))
     }
 
     /// What follows from the result of an attempt.
+    #[inline]
     pub(crate) fn ended<T, X, C, H>(
         &mut self,
         inner: &Inner<C, H>,
         judged: Judged<T, E>,
-        now: impl FnOnce(&Self) -> Duration,
+        now: impl FnOnce(&Self) -> u64,
         repeatable: impl FnOnce() -> bool,
     ) -> After<T>
     where
         C: Classify<T, X, Error = E>,
         H: Hooks<E>,
     {
-        let (error, next) = match judged {
+        let (error, asked, shown) = match judged {
             Judged::Done(value) => return After::Done(value),
-            Judged::Retry { error, after } => (error, Some(after)),
-            Judged::Fail(error) => (error, None),
+            Judged::Retry { error, after } => (error, after, Some(Outcome::Failure)),
+            Judged::Fail(error) => (error, None, Some(Outcome::Ignored)),
+            // What attempts before it have shown stands.
+            Judged::NotMade(error) => (error, None, None),
         };
+        self.shown = shown.or(self.shown);
         let now = now(self);
-        let next = match next {
-            Some(asked) => self.next(&inner.settings, now, asked, repeatable()),
-            None => Next::Stop(Stop::Final),
+        let next = if shown == Some(Outcome::Failure) {
+            self.next(&inner.settings, now, asked, repeatable())
+        } else {
+            Next::Stop(Stop::Final)
         };
-        self.failed(inner, now, Cause::Error(error), next, |error| inner.classifier.let_go(error))
+        self.failed(inner, now, Cause::Error(error), asked, next)
     }
 
     /// What follows from an attempt whose time is over.
+    #[cold]
     pub(crate) fn timed_out<T, C, H: Hooks<E>>(
         &mut self,
         inner: &Inner<C, H>,
-        now: Duration,
+        now: u64,
         repeatable: bool,
     ) -> After<T> {
+        self.shown = Some(Outcome::Failure);
         let cause = Cause::TimedOut(self.attempt.time.unwrap_or_default());
         let next = self.next(&inner.settings, now, None, repeatable);
-        self.failed(inner, now, cause, next, |_| {})
+        self.failed(inner, now, cause, None, next)
     }
 
+    #[inline]
     fn failed<T, C, H: Hooks<E>>(
         &mut self,
         inner: &Inner<C, H>,
-        now: Duration,
-        mut cause: Cause<E>,
+        now: u64,
+        cause: Cause<E>,
+        asked: Option<Duration>,
         next: Next,
-        let_go: impl FnOnce(&mut E),
     ) -> After<T> {
         inner.hooks.failed(&self.attempt, &cause, &next);
-        self.observed.failed(&inner.settings, &cause, &next);
-        if let (Next::Retry(_), Cause::Error(error)) = (next, &mut cause) {
-            let_go(error);
-        }
-        let (number, began) = (self.attempt.number, self.attempt_began.saturating_sub(self.began));
+        Observed::failed(&inner.settings, &cause);
+        let began = self.attempt_began.saturating_sub(self.began);
         let took = now.saturating_sub(self.attempt_began);
-        if self.history.capacity() == 0 {
-            self.history.reserve_exact(inner.settings.attempts.min(8) as usize);
-        }
-        self.history.push(Tried { number, began, took, cause });
+        self.history.push(Failed { began, took, asked, cause });
         self.attempt_began = now;
         match next {
             Next::Retry(wait) => After::Wait(wait),
@@ -256,30 +303,26 @@ impl<E> Run<E> {
 
     /// Decides whether there is another attempt. What costs others something, a retry of the shared budget, comes
     /// last.
-    fn next(
-        &mut self,
-        settings: &Settings,
-        now: Duration,
-        asked: Option<Duration>,
-        repeatable: bool,
-    ) -> Next {
+    #[expect(clippy::inline_always, reason = "as a function of its own it costs a zero wait a tenth more")]
+    #[inline(always)]
+    fn next(&mut self, settings: &Settings, now: u64, asked: Option<Duration>, repeatable: bool) -> Next {
         if self.attempt.is_last() {
             return Next::Stop(Stop::Attempts);
         }
         if !repeatable {
             return Next::Stop(Stop::NotRepeatable);
         }
-        let left = self.left(now);
-        if left.is_some_and(|left| left.is_zero()) {
+        let left = self.deadline.saturating_sub(now);
+        if left == 0 {
             return Next::Stop(Stop::Deadline);
         }
-        if let (Some(breaker), Some(ticket)) = (&settings.breaker, self.ticket)
-            && breaker.has_opened_since(ticket)
-        {
-            return Next::Stop(Stop::Breaker(breaker.opens_in(now)));
+        if let Err(stop) = self.ask_breaker(settings, now) {
+            return Next::Stop(stop);
         }
         let wait = self.wait(settings, asked);
-        if let Some(left) = left.filter(|left| wait >= *left) {
+        if !wait.is_zero()
+            && let Some(left) = self.too_little_left(settings, left, wait)
+        {
             return Next::Stop(Stop::NoTimeToWait { wait, left });
         }
         if self.budget.as_ref().is_some_and(|budget| budget.left() == Some(0)) {
@@ -292,6 +335,18 @@ impl<E> Run<E> {
         Next::Retry(wait)
     }
 
+    /// The time that is left, when a wait could not end before the deadline.
+    fn too_little_left(&self, settings: &Settings, left: u64, wait: Duration) -> Option<Duration> {
+        let needed = nanos(wait).saturating_add(GRAIN_NANOS);
+        if needed.saturating_add(NEAR_NANOS) <= left {
+            return None;
+        }
+        // The reading may have been a recent one, by which more is left than there is.
+        let left = self.deadline.saturating_sub(settings.now());
+        (needed > left).then(|| Duration::from_nanos(left))
+    }
+
+    #[inline]
     fn wait(&self, settings: &Settings, asked: Option<Duration>) -> Duration {
         let (least, longest) = settings.retry_after;
         let mut random = &settings.random;
@@ -299,12 +354,12 @@ impl<E> Run<E> {
             Advice::new(asked, least, longest).wait(settings.schedule.jitter(), &mut random)
         });
         advised.unwrap_or_else(|| {
-            // Only here do nanoseconds matter: whoever waits at all has them.
-            if settings.waits_never {
-                return Duration::ZERO;
-            }
+            let now = match settings.waits {
+                Waits::None => return Duration::ZERO,
+                Waits::Calendar => settings.clock.wall(),
+                Waits::Spans => Timestamp::default(),
+            };
             let step = self.attempt.number.saturating_sub(1);
-            let now = if settings.follows_calendar { settings.clock.wall() } else { Timestamp::default() };
             let wait = settings.schedule.sample(step, &settings.limits, self.last_wait, now, &mut random);
             wait.unwrap_or_default()
         })
@@ -315,8 +370,8 @@ impl<E> Run<E> {
     pub(crate) fn succeed<C, H: Hooks<E>>(&mut self, inner: &Inner<C, H>, suspended: bool) {
         let settings = &inner.settings;
         let minds_time = settings.breaker.as_ref().is_some_and(crate::CircuitBreaker::minds_time);
-        let now = if suspended || minds_time { settings.clock.now() } else { self.attempt_began };
-        let took = now.saturating_sub(self.began);
+        let now = if suspended || minds_time { settings.now() } else { self.attempt_began };
+        let took = since(now, self.began);
         if let (Some(breaker), Some(ticket)) = (&settings.breaker, self.ticket.take()) {
             breaker.succeeded_at(now, ticket, took);
         }
@@ -328,17 +383,16 @@ impl<E> Run<E> {
     #[cold]
     pub(crate) fn give_up<C, H>(&mut self, inner: &Inner<C, H>, stop: Stop) -> RetryError<E> {
         let settings = &inner.settings;
-        let now = settings.clock.now();
-        let took = now.saturating_sub(self.began);
+        let now = Duration::from_nanos(settings.now());
+        let took = now.saturating_sub(Duration::from_nanos(self.began));
         if let (Some(breaker), Some(ticket)) = (&settings.breaker, self.ticket.take()) {
-            match (self.history.is_empty(), stop) {
-                (true, _) => breaker.withdraw(ticket),
-                (false, Stop::Final) => breaker.report_at(now, ticket, Outcome::Ignored, took),
-                (false, _) => breaker.report_at(now, ticket, Outcome::Failure, took),
+            match self.shown {
+                Some(outcome) => breaker.report_at(now, ticket, outcome, took),
+                None => breaker.withdraw(ticket),
             }
         }
-        Observed::gave_up(settings, stop, !self.history.is_empty());
-        RetryError::new(stop, std::mem::take(&mut self.history), took)
+        self.observed.gave_up(settings, stop, !self.history.is_empty());
+        RetryError::new(stop, self.history.take(), took, self.shown)
     }
 
     /// Ends a call that nobody waits for any more: it says nothing about the endpoint.
@@ -347,7 +401,14 @@ impl<E> Run<E> {
         if let (Some(breaker), Some(ticket)) = (&settings.breaker, self.ticket.take()) {
             breaker.withdraw(ticket);
         }
+        self.observed.cancelled();
     }
+}
+
+/// The time from one moment to another.
+#[inline]
+fn since(now: u64, then: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(then))
 }
 
 /// What follows an attempt.

@@ -7,12 +7,13 @@
 //! |---|---|
 //! | `redrive_client_calls_total{client,result}` | calls: `success`, `failure`, `gave_up`, `refused` (nothing was attempted) |
 //! | `redrive_client_attempts_total{client,result}` | attempts: `success`, `failure`, `timeout` |
-//! | `redrive_client_retries_total{client}` | attempts after the first |
+//! | `redrive_client_retries_total{client}` | attempts after the first that began |
 //! | `redrive_client_stops_total{client,by}` | why calls were given up: `attempts`, `deadline`, `budget`, `call_budget`, `breaker`, `bulkhead`, `rate`, `not_repeatable`, `final` |
-//! | `redrive_client_backoff_seconds{client}` | the waits before retries |
+//! | `redrive_client_backoff_seconds{client}` | the waits before those |
 //!
 //! The span of an attempt is named `attempt` and has the fields `client`, `retry.attempt` (its number) and
-//! `retry.last` (whether none followed).
+//! `retry.last` (whether none followed). It ends when that is known: with the call, or when the next attempt begins, so
+//! that the wait between the two is in it.
 
 use std::fmt;
 use std::sync::Arc;

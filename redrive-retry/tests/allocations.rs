@@ -51,16 +51,18 @@ fn blocking_allocations(retryer: &Retryer) -> u64 {
 }
 
 #[test]
-fn a_failure_allocates_the_history_once() {
-    let retryer = Retryer::builder().schedule("0s x4".parse().unwrap()).no_budget().build().unwrap();
-    let mut failures = 0;
-    let mut call = || {
-        poll_once(retryer.call(|attempt| {
-            failures += 1;
-            std::future::ready(if attempt.number < 4 { Err(attempt.number) } else { Ok(()) })
-        }))
-    };
-    assert!(call().is_ready());
-    let counted = allocation_counter::measure(|| assert!(matches!(call(), Poll::Ready(Ok(())))));
-    assert_eq!((counted.count_total, failures), (1, 8));
+fn a_call_that_heals_after_a_few_failures_allocates_nothing_either() {
+    let retryer = Retryer::builder().schedule("0s x7".parse().unwrap()).no_budget().build().unwrap();
+    let call =
+        |failures| {
+            let fails = |attempt: redrive_retry::Attempt| attempt.number <= failures;
+            poll_once(retryer.call(|attempt| {
+                std::future::ready(if fails(attempt) { Err(attempt.number) } else { Ok(()) })
+            }))
+        };
+    assert!(call(7).is_ready());
+    for (failures, expected) in [(1, 0), (3, 0), (4, 1), (7, 1)] {
+        let counted = allocation_counter::measure(|| assert!(matches!(call(failures), Poll::Ready(Ok(())))));
+        assert_eq!(counted.count_total, expected, "after {failures} failures");
+    }
 }

@@ -31,7 +31,19 @@ impl Guard {
         self.tally.take(|ends, new| sum.push((ends, new)));
         let ends = (now / 10 + 1) * 10;
         sum.push((ends, 1));
-        self.tally.begin(place, ends);
+        self.tally.begin(place, ends, 0);
+    }
+
+    /// Gives the owner of a place so much ahead.
+    fn give(&self, place: usize, ahead: u64) {
+        let _sum = self.sum.lock().unwrap();
+        assert_eq!(self.tally.take_back(place), None);
+        self.tally.begin(place, 10, ahead);
+    }
+
+    fn take_back(&self, place: usize) -> u64 {
+        let _sum = self.sum.lock().unwrap();
+        self.tally.take_back(place).map_or(0, |(_, unused)| unused)
     }
 
     fn add_up(&self) -> Vec<(u64, u64)> {
@@ -104,5 +116,33 @@ fn a_thread_without_a_place_counts_under_the_lock() {
         guard.count(0, 2);
         thread.join().unwrap();
         assert_eq!(total(&guard.add_up()), 3);
+    });
+}
+
+#[test]
+fn what_is_given_ahead_is_used_or_taken_back_and_never_both() {
+    every_order(|| {
+        let guard = Guard::new(2);
+        let theirs = Arc::clone(&guard);
+        let thread = loom::thread::spawn(move || {
+            theirs.give(0, 2);
+            (0..3).filter(|_| theirs.tally.use_ahead(0, 1)).count() as u64
+        });
+        let back = guard.take_back(0);
+        let used = thread.join().unwrap();
+        let left = guard.take_back(0);
+        assert_eq!(used + back + left, 2, "{used} used, {back} and {left} taken back");
+        assert!(guard.tally.places() == 2 && !guard.tally.use_ahead(0, 1));
+    });
+}
+
+#[test]
+fn nothing_is_used_after_its_slice() {
+    every_order(|| {
+        let guard = Guard::new(1);
+        guard.give(0, 2);
+        assert!(guard.tally.use_ahead(0, 9));
+        assert!(!guard.tally.use_ahead(0, 10));
+        assert_eq!(guard.take_back(0), 1);
     });
 }

@@ -102,12 +102,29 @@ async fn a_breaker_refuses_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_breaker_around_retries_sees_their_end_and_not_their_waits() {
+    let breaker = CircuitBreaker::with_clock(BreakerConfig::default(), TokioClock).unwrap();
+    let (calls, service) = failing(3);
+    let service = ServiceBuilder::new()
+        .layer(BreakerLayer::new(breaker.clone()).around_retries())
+        .layer(RetryLayer::new(known().build().unwrap()))
+        .service(service);
+    let opens = async {
+        tokio::time::sleep(ms(50)).await;
+        breaker.force_open();
+    };
+    let (answer, ()) = tokio::join!(service.clone().oneshot(21), opens);
+    assert_eq!((answer.unwrap(), calls.load(Ordering::SeqCst)), (42, 3));
+    assert!(matches!(service.oneshot(21).await, Err(LayerError::Refused(_))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_faults_of_callers_open_no_breaker() {
     let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
     let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
     let retryer = known().retry_if(|error: &&str| *error == "busy").build().unwrap();
     let judged = |result: &Result<u32, RetryError<&str>>| {
-        result.as_ref().map_or_else(RetryError::outcome, |_| Outcome::Success)
+        result.as_ref().map_or_else(RetryError::outcome, |_| Some(Outcome::Success))
     };
     let layers = || {
         ServiceBuilder::new()
@@ -152,6 +169,42 @@ async fn a_rate_is_kept_and_a_long_queue_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_guard_refuses_is_not_retried_and_opens_no_breaker() {
+    let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
+    let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
+    let bulkhead = Bulkhead::new(1, 0).unwrap();
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(1_000)).unwrap(), 2, TokioClock).unwrap();
+    let (calls, service) = failing(usize::MAX);
+    let service = ServiceBuilder::new()
+        .layer(BreakerLayer::new(breaker.clone()).around_retries())
+        .layer(RetryLayer::new(known().attempts(3).behind_guard().behind_guard().build().unwrap()))
+        .layer(RateLimitLayer::new(limiter.clone(), ms(0)))
+        .layer(BulkheadLayer::new(bulkhead.clone()))
+        .service(service);
+    let place = bulkhead.try_acquire().unwrap();
+    let LayerError::Failed(full) = service.clone().oneshot(1).await.unwrap_err() else {
+        panic!("the breaker is closed");
+    };
+    assert_eq!((full.stop(), full.attempts()), (Stop::Final, 1));
+    assert!(matches!(full.error(), Some(LayerError::Failed(LayerError::Refused(_)))));
+    drop(place);
+    limiter.try_acquire().unwrap();
+    let LayerError::Failed(late) = service.clone().oneshot(1).await.unwrap_err() else {
+        panic!("the breaker is closed");
+    };
+    assert_eq!((late.stop(), late.attempts()), (Stop::Final, 1));
+    assert!(matches!(late.error(), Some(LayerError::Refused(too_many)) if too_many.wait == ms(1_000)));
+    assert_eq!((calls.load(Ordering::SeqCst), breaker.state()), (0, BreakerState::Closed));
+    // What the service itself fails at is retried, and counted.
+    tokio::time::advance(ms(60_000)).await;
+    let LayerError::Failed(failed) = service.oneshot(1).await.unwrap_err() else {
+        panic!("the breaker is closed");
+    };
+    assert_eq!(failed.history().first().unwrap().cause.error().unwrap().to_string(), "busy");
+    assert!(failed.attempts() > 1 && calls.load(Ordering::SeqCst) > 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_of_them_in_their_order() {
     let breaker =
         CircuitBreaker::with_clock(BreakerConfig { consecutive: 1, ..BreakerConfig::default() }, TokioClock);
@@ -161,8 +214,8 @@ async fn all_of_them_in_their_order() {
     let (calls, service) = failing(usize::MAX);
     let service = ServiceBuilder::new()
         .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
-        .layer(BreakerLayer::new(breaker.clone()))
-        .layer(RetryLayer::new(known().attempts(3).build().unwrap()))
+        .layer(BreakerLayer::new(breaker.clone()).around_retries())
+        .layer(RetryLayer::new(known().attempts(3).behind_guard().behind_guard().build().unwrap()))
         .layer(RateLimitLayer::new(limiter, ms(100)))
         .layer(BulkheadLayer::new(bulkhead))
         .service(service);

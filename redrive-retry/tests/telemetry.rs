@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use redrive_retry::guard::BreakerConfig;
@@ -164,6 +165,41 @@ async fn everything_is_counted_and_every_attempt_has_its_span() {
         ]
     );
     assert!(spans.0.lock().unwrap()[..2].iter().all(|span| span.contains_key("event")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_was_decided_and_never_began_is_none() {
+    let (counts, spans) = (Counts::default(), Spans::default());
+    let _recording = metrics::set_default_local_recorder(&counts);
+    let _tracing = tracing::subscriber::set_default(spans.clone());
+    let breaker = CircuitBreaker::with_clock(BreakerConfig::default(), TokioClock).unwrap();
+    let retryer = Retryer::builder()
+        .jitter(Jitter::None)
+        .breaker(breaker.clone())
+        .telemetry(Telemetry::new("warehouse"))
+        .clock(TokioClock)
+        .build()
+        .unwrap();
+    let opens = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        breaker.force_open();
+    };
+    // The second attempt comes after 200 ms, and the third would after 600.
+    let (ended, ()) = tokio::join!(retryer.call(|_| async { Err::<(), _>("busy") }), opens);
+    assert_eq!(ended.unwrap_err().attempts(), 2);
+    breaker.force_close();
+    // Nobody waits for the second attempt of this one.
+    let dropped = retryer.call(|_| async { Err::<(), _>("busy") });
+    tokio::time::timeout(Duration::from_millis(100), dropped).await.unwrap_err();
+
+    let counted = counts.counted();
+    let retries = counted.iter().find(|(name, _)| name.starts_with("redrive_client_retries_total"));
+    assert_eq!(retries.map(|(_, count)| *count), Some(1), "{counted:?}");
+    assert_eq!(*counts.waits.0.lock().unwrap(), [0.2]);
+    let spans = spans.0.lock().unwrap();
+    let last = |span: &BTreeMap<String, String>| span.get("retry.last").cloned();
+    let shown: Vec<_> = spans.iter().map(last).collect();
+    assert_eq!(shown, [Some("false".to_owned()), Some("true".to_owned()), Some("true".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,7 +116,7 @@ fn set(filter: &mut Filter, name: &str, value: &str, now: Timestamp) -> Result<(
 }
 
 /// A time, or how long ago it was.
-fn moment(name: &str, value: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+pub(crate) fn moment(name: &str, value: &str, now: Timestamp) -> Result<Timestamp, Problem> {
     if let Ok(time) = value.parse() {
         return Ok(time);
     }

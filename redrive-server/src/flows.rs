@@ -1,7 +1,10 @@
 //! What the API tells of flows.
 
+use async_trait::async_trait;
 use redrive_engine::Alarm;
-use redrive_engine::port::{Control, ControlKind};
+use redrive_engine::port::{
+    Actor, Control, ControlKind, EntryId, PortError, QueueInfo, Refusal, SourceRange, Topology,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +55,9 @@ pub struct FlowShown {
     pub to: Option<String>,
     /// Messages taken in and not settled.
     pub in_hand: u64,
+    /// Messages of its source that it has not read or not settled; nothing where that cannot be told now.
+    #[serde(default)]
+    pub lag: Option<u64>,
     /// Its breaker, when it has one.
     pub breaker: Option<BreakerShown>,
     /// What a person should know.
@@ -60,7 +66,54 @@ pub struct FlowShown {
     pub owner: Option<String>,
 }
 
+/// A queue or topic, and for which flow it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueShown {
+    /// The queue.
+    #[serde(flatten)]
+    pub queue: QueueInfo,
+    /// The flow whose broker it lies at; nothing for a queue of the data file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+}
+
+/// One thing that a flow needs at its broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowTopology {
+    /// The flow.
+    pub flow: String,
+    /// What it needs.
+    #[serde(flatten)]
+    pub topology: Topology,
+}
+
+/// What a rebuild of the ledger did for a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RebuiltFlow {
+    /// The flow.
+    pub flow: String,
+    /// Messages that its broker keeps, as far as they were looked at.
+    pub looked_at: u64,
+    /// Entries that the ledger was told of; it leaves alone what it knows.
+    pub told: u64,
+    /// Entries left out because people had resolved them.
+    pub resolved: u64,
+}
+
+/// Messages of a source that were sent to a flow once more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceReplayed {
+    /// The id, as the messages carry it.
+    #[schemars(with = "String")]
+    pub id: EntryId,
+    /// The flow.
+    pub flow: String,
+    /// How many messages.
+    pub messages: u64,
+}
+
 /// The flows of this process.
+#[async_trait]
 pub trait Flows: std::fmt::Debug + Send + Sync + 'static {
     /// Every flow and where it stands now, as far as the flow itself knows; what people ordered is added to it.
     fn flows(&self) -> Vec<FlowShown>;
@@ -74,12 +127,61 @@ pub trait Flows: std::fmt::Debug + Send + Sync + 'static {
     fn ready(&self) -> bool {
         true
     }
+
+    /// Fills in how far each flow is behind its source, as far as the brokers answer.
+    async fn with_lag(&self, flows: Vec<FlowShown>) -> Vec<FlowShown> {
+        flows
+    }
+
+    /// Whether a flow obeys orders: one without a ledger has nowhere to find them.
+    fn obeys(&self, _flow: &str) -> bool {
+        true
+    }
+
+    /// Why people cannot act on what waits at a flow's broker; nothing where they can.
+    async fn out_of_reach(&self) -> Vec<(String, PortError)> {
+        Vec::new()
+    }
+
+    /// Queues and topics of the brokers that flows read, beside the data file's own. A broker that does not answer is
+    /// left out: its flow's alarms say so.
+    async fn queues(&self) -> Vec<QueueShown> {
+        Vec::new()
+    }
+
+    /// What each flow needs at its broker, and what of it is missing or not as it should be.
+    async fn topology(&self) -> Result<Vec<FlowTopology>, PortError> {
+        Ok(Vec::new())
+    }
+
+    /// Makes the ledger's entries again from what the brokers keep, of one flow or of all.
+    async fn rebuild(&self, flow: Option<&str>, actor: &Actor) -> Result<Vec<RebuiltFlow>, PortError> {
+        let _ = (flow, actor);
+        Err(nobody_runs())
+    }
+
+    /// Sends messages of a flow's source to the flow once more.
+    async fn replay_source(
+        &self,
+        flow: &str,
+        range: &SourceRange,
+        actor: &Actor,
+    ) -> Result<SourceReplayed, PortError> {
+        let _ = (flow, range, actor);
+        Err(nobody_runs())
+    }
+}
+
+fn nobody_runs() -> PortError {
+    let why = "no flow runs on this file: `redrive run` has to run it, since its broker has to be reached";
+    Refusal::State(why.to_owned()).into()
 }
 
 /// No flow runs: a command works on the file itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFlows;
 
+#[async_trait]
 impl Flows for NoFlows {
     fn flows(&self) -> Vec<FlowShown> {
         Vec::new()
@@ -133,6 +235,7 @@ impl FlowShown {
             from: None,
             to: None,
             in_hand: 0,
+            lag: None,
             breaker: None,
             alarms: Vec::new(),
             owner: None,

@@ -32,9 +32,12 @@ pub use api::{Api, Limits, router};
 /// The requests and answers of [`Client::call`].
 pub use axum::http;
 pub use client::{Client, ClientError};
-pub use flows::{BreakerShown, FlowControlled, FlowShown, FlowState, Flows, NoFlows};
+pub use flows::{
+    BreakerShown, FlowControlled, FlowShown, FlowState, FlowTopology, Flows, NoFlows, QueueShown,
+    RebuiltFlow, SourceReplayed,
+};
 pub use listener::{ListenError, ListenOptions, Listener, Running};
-pub use metrics::{install, recorder};
+pub use metrics::{install, keep_figures, recorder};
 pub use metrics_exporter_prometheus::PrometheusHandle;
 pub use publish::HEADER_PREFIX;
 pub use token::{Token, TokenError};

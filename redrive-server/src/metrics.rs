@@ -2,8 +2,11 @@
 //! that is gone leaves no figure behind.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 use redrive_core::Timestamp;
 use redrive_engine::port::{Counts, EntryState, StateCount};
 
@@ -19,6 +22,8 @@ const GAUGES: [(&str, EntryState, &str); 4] = [
 /// Seconds, from a handler in this process to a retry that is a day late.
 const SECONDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
+/// How often what was recorded is added up: every single value takes room until then.
+const UPKEEP: Duration = Duration::from_secs(1);
 const ATTEMPTS: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0];
 
 /// A recorder with buckets that fit Redrive's histograms, to be installed once for the process.
@@ -32,6 +37,24 @@ pub fn recorder() -> Result<PrometheusRecorder, BuildError> {
 /// Installs the recorder for the whole process; answers whether it was the first.
 pub fn install(recorder: PrometheusRecorder) -> bool {
     ::metrics::set_global_recorder(recorder).is_ok()
+}
+
+/// Installs a recorder for the whole process and looks after it for as long as the runtime runs: histograms that nobody
+/// reads would grow otherwise. Nothing when there is one already. Called within a tokio runtime.
+pub fn keep_figures() -> Option<PrometheusHandle> {
+    let recorder = recorder().ok()?;
+    let handle = recorder.handle();
+    if !install(recorder) {
+        return None;
+    }
+    let kept = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            kept.run_upkeep();
+        }
+    });
+    Some(handle)
 }
 
 /// Appends what the ledger tells.
@@ -134,6 +157,7 @@ mod tests {
             from: None,
             to: None,
             in_hand: 0,
+            lag: None,
             breaker: None,
             alarms: vec![Alarm::new("breaker_open", Timestamp::from_millis(0), "x")],
             owner: None,

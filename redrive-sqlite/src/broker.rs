@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use redrive_engine::port::{
-    Broker, Capabilities, NewMessage, PortError, Published, QueueInfo, Refusal, Settlement, Source,
-    Subscription, Topology,
+    Broker, Capabilities, NewMessage, PortError, Published, QueueInfo, Refusal, Settled, Settlement, Source,
+    Subscription, Topology, home_of,
 };
 
 use crate::publish::{self, queue_name};
@@ -23,6 +23,7 @@ impl Broker for Store {
             waiting_is_reachable: true,
             unique_ids: true,
             lanes: true,
+            partitions: false,
         }
     }
 
@@ -33,7 +34,7 @@ impl Broker for Store {
             .run(move |sql| {
                 let exists =
                     sql.prepare_cached("SELECT 1 FROM queues WHERE name = ?1")?.exists([name.as_str()])?;
-                Ok(vec![Topology { kind: "queue".to_owned(), name, exists }])
+                Ok(vec![Topology::new("queue", &name, exists)])
             })
             .await
     }
@@ -52,8 +53,16 @@ impl Broker for Store {
 
     async fn subscribe(&self, subscription: &Subscription) -> Result<Box<dyn Source>, PortError> {
         let name = queue_name(&subscription.source).to_owned();
-        let wanted = name.clone();
-        let queue = self.inner.writer.run(move |tx| tx.queue(&wanted)).await?;
+        let (wanted, flow) = (name.clone(), subscription.flow.clone());
+        let (queue, home) = self
+            .inner
+            .writer
+            .run(move |tx| {
+                let is_home = wanted == home_of(&flow);
+                let queue = if is_home { tx.home(&flow)? } else { tx.queue(&wanted)? };
+                Ok((queue, tx.meta(queue)?.home))
+            })
+            .await?;
         let reading = self.inner.readings.of(queue);
         let epoch = {
             let mut state = reading.lock();
@@ -61,12 +70,21 @@ impl Broker for Store {
                 let text = format!("the queue `{name}` already has a reader; one flow reads one queue");
                 return Err(Refusal::State(text).into());
             }
-            state.restart()
+            state.restart(subscription.headers.clone())
         };
-        Ok(Box::new(QueueSource::new(self.clone(), queue, epoch, name.into())))
+        let rules = subscription.headers.clone();
+        let source = QueueSource::new(self.clone(), queue, epoch, name.into(), rules, home);
+        Ok(Box::new(source))
     }
 
-    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+    async fn full(&self, queue: &str) -> Result<Option<u64>, PortError> {
+        let queues = self.queues().await?;
+        let found = queues.into_iter().find(|found| found.name == queue_name(queue));
+        Ok(found
+            .and_then(|found| found.limit.filter(|limit| found.depth.ready + found.depth.waiting >= *limit)))
+    }
+
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
         settle::settle(self, batch).await
     }
 

@@ -1,9 +1,11 @@
 //! Taking messages in.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use redrive_core::MAX_MESSAGE_ID;
 use redrive_engine::fail;
-use redrive_engine::port::{NewMessage, PortError, Published, Refusal};
+use redrive_engine::port::{NewMessage, PortError, Published, REROUTE_TO, Refusal};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::codec;
@@ -17,13 +19,15 @@ const SWEEP: i64 = 2;
 /// A row to insert.
 pub(crate) struct NewRow<'a> {
     pub(crate) mid: &'a str,
-    /// 0 = ready, else unix ms.
-    pub(crate) due: i64,
+    /// 0 = ready, else unix ms; nothing when it is not to be delivered.
+    pub(crate) due: Option<i64>,
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) body: Option<&'a [u8]>,
     pub(crate) headers: Option<&'a [u8]>,
     pub(crate) content_type: Option<&'a str>,
     pub(crate) parent: Option<&'a [u8]>,
+    /// Whether its queue takes an id twice.
+    pub(crate) twin: bool,
 }
 
 pub(crate) async fn publish(
@@ -85,15 +89,21 @@ pub(crate) fn publish_one(
     {
         return Ok(Err(Refusal::Duplicate(id)));
     }
-    let headers = codec::encode(&message.headers);
+    let mut passed_on = Cow::Borrowed(&message.headers);
+    if meta.home && passed_on.contains(REROUTE_TO) {
+        // In a home queue this is an order, which only a person's deed gives.
+        passed_on.to_mut().remove(REROUTE_TO);
+    }
+    let headers = codec::encode(&passed_on);
     let row = NewRow {
         mid: &id,
-        due: message.due.map_or(0, |due| due.as_millis().max(1)),
+        due: Some(message.due.map_or(0, |due| due.as_millis().max(1))),
         key: message.key.as_deref(),
         body: message.body.as_deref(),
         headers: headers.as_deref(),
         content_type: message.content_type.as_deref(),
         parent,
+        twin: meta.home,
     };
     Ok(if insert.row(tx, queue, &row)?.is_some() { Ok(id) } else { Err(Refusal::Duplicate(id)) })
 }
@@ -104,8 +114,9 @@ pub(crate) struct Insert<'c>(CachedStatement<'c>);
 impl<'c> Insert<'c> {
     pub(crate) fn new(tx: &Tx<'c>) -> Done<Self> {
         let statement = tx.sql.prepare_cached(
-            "INSERT INTO messages (id, queue, mid, due, enqueued, size, parent, content_type, key, headers, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
+            "INSERT INTO messages (id, queue, mid, due, enqueued, size, parent, content_type, key, headers, body,
+                                   twin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING",
         )?;
         Ok(Self(statement))
     }
@@ -125,12 +136,15 @@ impl<'c> Insert<'c> {
             new.key,
             new.headers,
             new.body,
+            new.twin.then_some(1),
         ])?;
         if inserted == 0 {
             return Ok(None);
         }
-        tx.moved(queue, None, Some(new.due));
-        tx.arrived(queue, row, new.due);
+        tx.moved(queue, None, new.due);
+        if let Some(due) = new.due {
+            tx.arrived(queue, row, due);
+        }
         Ok(Some(row))
     }
 }

@@ -13,6 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use redrive_engine::port::HeaderRules;
 use tokio::sync::Notify;
 
 /// A message in hand: its place before (0 = ready, else its due time) and its entry, 0 for none.
@@ -57,6 +58,8 @@ pub(crate) struct Reading {
 pub(crate) struct State {
     pub(crate) subscribed: bool,
     pub(crate) epoch: u32,
+    /// How the flow that reads the queue spells and signs its headers.
+    pub(crate) rules: HeaderRules,
     pub(crate) claims: Rows<Claim>,
     /// Handed out by an earlier subscription of this process and not settled.
     pub(crate) again: RowSet,
@@ -148,10 +151,11 @@ impl State {
     }
 
     /// A new subscription: everything that an earlier one took is free again.
-    pub(crate) fn restart(&mut self) -> u32 {
+    pub(crate) fn restart(&mut self, rules: HeaderRules) -> u32 {
         static EPOCH: AtomicU32 = AtomicU32::new(1);
         self.epoch = EPOCH.fetch_add(1, Ordering::Relaxed);
         self.subscribed = true;
+        self.rules = rules;
         self.again = self.claims.drain().map(|(row, _)| row).collect();
         self.given_back = false;
         self.cursor = Cursor::default();

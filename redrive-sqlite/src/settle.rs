@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redrive_core::fingerprint::PayloadHash;
-use redrive_core::headers::{self, Spelling, Trail};
+use redrive_core::headers::Trail;
 use redrive_core::{Text, Timestamp};
 use redrive_engine::port::{
-    Delivery, EntryState, LaneName, Outcome, PortError, Record, Refusal, Settlement, Tag,
+    Delivery, EntryState, HeaderRules, LaneName, Outcome, PortError, Record, Refusal, Settled, Settlement,
+    Tag,
 };
 
 pub(crate) use forward::{forward, open_target};
+pub(crate) use write::{Ended, settle_one};
 
 use crate::codec;
 use crate::publish::queue_name;
@@ -21,18 +23,24 @@ use crate::reading::Claim;
 use crate::store::Store;
 
 /// A settlement, owned, with no more than the writer needs.
-struct Item {
-    place: usize,
-    tag: Tag,
-    row: i64,
-    claim: Claim,
-    step: Step,
+pub(crate) struct Item {
+    /// Its place in the batch.
+    pub(crate) place: usize,
+    pub(crate) tag: Tag,
+    pub(crate) row: i64,
+    /// Where the row stood: 0 = ready, else its due time; nothing when it was not to be delivered.
+    pub(crate) from: Option<i64>,
+    /// The row's entry, 0 for none.
+    pub(crate) entry: i64,
+    /// Whether a reader of the queue has it in hand; else the writer keeps it from them.
+    pub(crate) in_hand: bool,
+    pub(crate) step: Step,
     /// The headers that the copy carries, encoded.
-    headers: Option<Vec<u8>>,
-    record: Option<Box<Told>>,
+    pub(crate) headers: Option<Vec<u8>>,
+    pub(crate) record: Option<Box<Told>>,
     /// The message's own lane.
-    lane: Option<LaneName>,
-    processed: Option<(Arc<str>, Text)>,
+    pub(crate) lane: Option<LaneName>,
+    pub(crate) processed: Option<(Arc<str>, Text)>,
 }
 
 impl Item {
@@ -40,20 +48,20 @@ impl Item {
     fn is_plain(&self) -> bool {
         matches!(self.step, Step::Release)
             && self.record.is_none()
-            && self.claim.entry == 0
+            && self.entry == 0
             && self.processed.is_none()
     }
 }
 
 /// A record and the message it is about.
-struct Told {
-    record: Record,
-    delivery: Delivery,
-    hash: Option<PayloadHash>,
-    first_failure: Option<Timestamp>,
+pub(crate) struct Told {
+    pub(crate) record: Record,
+    pub(crate) delivery: Delivery,
+    pub(crate) hash: Option<PayloadHash>,
+    pub(crate) first_failure: Option<Timestamp>,
 }
 
-enum Step {
+pub(crate) enum Step {
     Release,
     Keep { due: Option<i64> },
     Hold { lane: LaneName },
@@ -61,17 +69,17 @@ enum Step {
     Reroute { target: String, delivery: Box<Delivery> },
 }
 
-pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
     let claims = claims_of(store, batch);
-    let mut answers: Vec<Result<(), PortError>> = Vec::with_capacity(batch.len());
+    let mut answers: Vec<Result<Settled, PortError>> = Vec::with_capacity(batch.len());
     let mut items = Vec::with_capacity(batch.len());
     for ((place, settlement), claim) in batch.iter().enumerate().zip(claims) {
         let answer = match claim {
             None => Err(unknown(settlement.delivery.tag)),
             Some(_) if settlement.outcome == Outcome::Return => Ok(()),
-            Some(claim) => item(place, settlement, claim).map(|item| items.push(item)),
+            Some((claim, rules)) => item(place, settlement, claim, &rules).map(|item| items.push(item)),
         };
-        answers.push(answer.map_err(PortError::Refused));
+        answers.push(answer.map(|()| Settled::default()).map_err(PortError::Refused));
     }
     if items.is_empty() {
         return answers;
@@ -80,7 +88,7 @@ pub(crate) async fn settle(store: &Store, batch: &[Settlement]) -> Vec<Result<()
     match store.inner.writer.run(move |tx| write::settle_all(tx, items)).await {
         Ok(settled) => {
             for (place, answer) in settled {
-                answers[place] = answer.map_err(PortError::Refused);
+                answers[place] = answer.map(|()| Settled::default()).map_err(PortError::Refused);
             }
         }
         Err(error) => {
@@ -96,10 +104,10 @@ fn unknown(tag: Tag) -> Refusal {
     Refusal::NotFound { what: "delivery", name: format!("{}/{}/{}", tag.stream, tag.epoch, tag.number) }
 }
 
-/// The claims behind a batch, nothing where there is none. What is given back is put where it was, without a write.
+/// The claims behind a batch and the rules of their queues, nothing where there is none. What is given back is put where it was, without a write.
 ///
 /// A queue's reader and its writer share one lock, so it is taken once for all neighbours of one queue.
-fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<Claim>> {
+fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<(Claim, HeaderRules)>> {
     let mut claims = Vec::with_capacity(batch.len());
     for of_queue in batch.chunk_by(|one, next| one.delivery.tag.stream == next.delivery.tag.stream) {
         let Some(first) = of_queue.first() else { continue };
@@ -109,7 +117,7 @@ fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<Claim>> {
             let tag = settlement.delivery.tag;
             let row = tag.number.cast_signed();
             let claim = state.claims.get(&row).copied().filter(|_| state.epoch == tag.epoch);
-            claims.push(claim);
+            claims.push(claim.map(|claim| (claim, state.rules.clone())));
             if let (Some(claim), Outcome::Return) = (claim, &settlement.outcome) {
                 state.release(row, Some(claim.due));
                 state.given_back = true;
@@ -123,7 +131,7 @@ fn claims_of(store: &Store, batch: &[Settlement]) -> Vec<Option<Claim>> {
 }
 
 /// What the writer needs of a settlement.
-fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Refusal> {
+fn item(place: usize, settlement: &Settlement, claim: Claim, rules: &HeaderRules) -> Result<Item, Refusal> {
     let delivery = &settlement.delivery;
     check_state(&settlement.outcome, settlement.record.as_deref(), claim)?;
     let step = match &settlement.outcome {
@@ -139,7 +147,7 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         }
     };
     let headers = match (&step, &settlement.trail) {
-        (Step::Keep { .. } | Step::Hold { .. }, Some(trail)) => Some(encoded(delivery, trail)),
+        (Step::Keep { .. } | Step::Hold { .. }, Some(trail)) => Some(encoded(delivery, trail, rules)),
         _ => None,
     };
     let record = settlement.record.as_deref().map(|record| {
@@ -156,7 +164,9 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
         place,
         tag: delivery.tag,
         row: delivery.tag.number.cast_signed(),
-        claim,
+        from: Some(claim.due),
+        entry: claim.entry,
+        in_hand: true,
         step,
         headers,
         record,
@@ -165,9 +175,10 @@ fn item(place: usize, settlement: &Settlement, claim: Claim) -> Result<Item, Ref
     })
 }
 
-fn encoded(delivery: &Delivery, trail: &Trail) -> Vec<u8> {
+/// The headers of a message with this trail.
+pub(crate) fn encoded(delivery: &Delivery, trail: &Trail, rules: &HeaderRules) -> Vec<u8> {
     let mut all = delivery.message.headers.clone();
-    headers::encode(trail, &mut all, Spelling::Default);
+    rules.write(trail, &mut all, delivery.message.body.as_deref());
     // An empty list is written too: it replaces what was there.
     codec::encode(&all).unwrap_or_else(|| vec![0])
 }

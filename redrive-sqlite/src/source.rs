@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redrive_core::headers::{self, Spelling};
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Carried, Delivery, Depth, PortError, Room, Source, SourceRef, Tag};
+use redrive_engine::port::{Delivery, Depth, EntryId, HeaderRules, PortError, Room, Source, SourceRef, Tag};
 use rusqlite::{Connection, Row, params};
 use tokio::task::JoinHandle;
 
 use crate::codec;
 use crate::fault::{Done, Fault};
+use crate::ledger::apart::place;
 use crate::reading::{Claim, Cursor, Reading};
 use crate::store::Store;
 
@@ -56,7 +56,20 @@ struct View {
     epoch: u32,
     name: Arc<str>,
     kind: Arc<str>,
+    rules: HeaderRules,
+    /// Whether its messages were read from another broker first.
+    home: bool,
     reading: Arc<Reading>,
+}
+
+impl View {
+    /// Where a message of the queue was read first.
+    fn source_of(&self, sql: &Connection, entry: i64) -> Done<SourceRef> {
+        let before = if self.home && entry != 0 { place::origin_of(sql, entry)? } else { None };
+        let here =
+            || SourceRef { kind: self.kind.clone(), name: self.name.clone(), partition: None, offset: None };
+        Ok(before.unwrap_or_else(here))
+    }
 }
 
 /// How a look ended.
@@ -66,9 +79,16 @@ struct Look {
 }
 
 impl QueueSource {
-    pub(crate) fn new(store: Store, queue: u32, epoch: u32, name: Arc<str>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        queue: u32,
+        epoch: u32,
+        name: Arc<str>,
+        rules: HeaderRules,
+        home: bool,
+    ) -> Self {
         let reading = store.inner.readings.of(queue);
-        let view = View { queue, epoch, name, kind: "embedded".into(), reading };
+        let view = View { queue, epoch, name, kind: "embedded".into(), rules, home, reading };
         Self { store, view, ahead: Arc::default(), look: None }
     }
 
@@ -258,7 +278,7 @@ impl Looking<'_> {
         ))?;
         let mut rows = statement.query(params![self.view.queue, due, row, now])?;
         while let Some(row) = rows.next()? {
-            if !self.take(row, most)? {
+            if !self.take(sql, row, most)? {
                 return Ok(true);
             }
         }
@@ -272,7 +292,7 @@ impl Looking<'_> {
         ))?;
         let mut rows = statement.query(params![self.view.queue, self.reached.ready])?;
         while let Some(row) = rows.next()? {
-            if !self.take(row, most)? {
+            if !self.take(sql, row, most)? {
                 return Ok(true);
             }
         }
@@ -280,7 +300,7 @@ impl Looking<'_> {
     }
 
     /// Takes one row; no when there is no room for it.
-    fn take(&mut self, row: &Row<'_>, most: usize) -> Done<bool> {
+    fn take(&mut self, sql: &Connection, row: &Row<'_>, most: usize) -> Done<bool> {
         let (id, due, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let bytes = self.bytes.saturating_add(usize::try_from(size).unwrap_or(0));
         let full = self.taken.len() >= most || bytes > self.room.bytes;
@@ -301,7 +321,11 @@ impl Looking<'_> {
             }
             state.again.remove(&id)
         };
-        match delivery(row, self.view, id, due, redelivered) {
+        let taken = self.view.source_of(sql, claim.entry).and_then(|source| {
+            let tag = Tag { stream: self.view.queue, epoch: self.view.epoch, number: id.cast_unsigned() };
+            delivery(sql, row, &self.view.rules, (tag, source), claim, redelivered)
+        });
+        match taken {
             Ok(delivery) => self.taken.push(Taken { delivery, has_waited: due > 0 }),
             Err(fault) => {
                 self.view.reading.lock().claims.remove(&id);
@@ -322,7 +346,14 @@ impl Looking<'_> {
     }
 }
 
-fn delivery(row: &Row<'_>, view: &View, id: i64, due: i64, redelivered: bool) -> Done<Delivery> {
+fn delivery(
+    sql: &Connection,
+    row: &Row<'_>,
+    rules: &HeaderRules,
+    (tag, source): (Tag, SourceRef),
+    claim: Claim,
+    redelivered: bool,
+) -> Done<Delivery> {
     let blob = |column: usize| -> Done<Option<Bytes>> {
         Ok(row.get_ref(column)?.as_blob_or_null().map_err(rusqlite::Error::from)?.map(Bytes::copy_from_slice))
     };
@@ -332,27 +363,30 @@ fn delivery(row: &Row<'_>, view: &View, id: i64, due: i64, redelivered: bool) ->
     let headers = match blob(8)? {
         None => Headers::new(),
         Some(headers) => codec::decode(&headers)
-            .ok_or_else(|| Fault::broken(format!("the headers of message {id} cannot be read")))?,
+            .ok_or_else(|| Fault::broken(format!("the headers of message {} cannot be read", tag.number)))?,
     };
-    let trail = if headers.is_empty() {
-        Carried::default()
+    let body = blob(9)?;
+    // Only this store gives a message an entry, and it writes the headers together with it. Without one they are those
+    // that somebody published.
+    let mid = text(4)?.unwrap_or_default();
+    let mut trail = if claim.entry == 0 {
+        rules.read(&headers, body.as_deref())
     } else {
-        headers::decode(&headers, Spelling::Default).trail.into()
+        HeaderRules::read_own(&headers)
     };
-    let message = Message {
-        id: text(4)?.unwrap_or_default(),
-        key: blob(7)?,
-        body: blob(9)?,
-        headers,
-        content_type: text(6)?,
-    };
-    let ready_at = if due == 0 { row.get(5)? } else { due };
-    Ok(Delivery {
-        tag: Tag { stream: view.queue, epoch: view.epoch, number: id.cast_unsigned() },
-        message,
-        trail,
-        source: SourceRef { kind: view.kind.clone(), name: view.name.clone(), partition: None, offset: None },
-        ready_at: Timestamp::from_millis(ready_at),
-        redelivered,
-    })
+    if claim.entry == 0 && is_anothers(sql, trail.entry_id.as_deref(), &mid)? {
+        trail.forget_entry();
+    }
+    let message = Message { id: mid, key: blob(7)?, body, headers, content_type: text(6)? };
+    let ready_at = if claim.due == 0 { row.get(5)? } else { claim.due };
+    Ok(Delivery { tag, message, trail, source, ready_at: Timestamp::from_millis(ready_at), redelivered })
+}
+
+/// Whether an entry that published headers name is one of another message: it would be written over.
+fn is_anothers(sql: &Connection, entry: Option<&str>, mid: &str) -> Done<bool> {
+    let Some(entry) = entry.and_then(|id| EntryId::parse_str(id).ok()) else { return Ok(false) };
+    let found = sql
+        .prepare_cached("SELECT 1 FROM entries WHERE id = ?1 AND mid <> ?2")?
+        .exists(params![&entry.as_bytes()[..], mid])?;
+    Ok(found)
 }

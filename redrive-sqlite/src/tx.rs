@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use redrive_core::Timestamp;
-use redrive_engine::port::Refusal;
+use redrive_engine::port::{HeaderRules, Refusal, home_of};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::{ContextV7, Uuid};
 
@@ -32,6 +32,8 @@ pub(crate) struct Meta {
     pub(crate) waiting: i64,
     pub(crate) limit: u64,
     pub(crate) dedup_ms: Option<i64>,
+    /// It is a flow's own beside its broker: ids may repeat in it.
+    pub(crate) home: bool,
 }
 
 impl Memory {
@@ -150,6 +152,16 @@ impl<'c> Tx<'c> {
         Ok(queue)
     }
 
+    /// The number of the queue in which messages of a flow lie whose broker stands apart, made on first use.
+    pub(crate) fn home(&mut self, flow: &str) -> Done<u32> {
+        let queue = self.queue(&home_of(flow))?;
+        if !self.meta(queue)?.home {
+            self.sql.prepare_cached("UPDATE queues SET home = 1 WHERE id = ?1")?.execute([queue])?;
+            self.settings_changed(queue);
+        }
+        Ok(queue)
+    }
+
     /// What is known of a queue, this transaction's changes included.
     pub(crate) fn meta(&mut self, queue: u32) -> Done<Meta> {
         let known = self.memory.metas.get(&queue).copied();
@@ -165,13 +177,14 @@ impl<'c> Tx<'c> {
         let default = self.memory.queue_limit;
         let found = self
             .sql
-            .prepare_cached("SELECT ready, waiting, size_limit, dedup_ms FROM queues WHERE id = ?1")?
+            .prepare_cached("SELECT ready, waiting, size_limit, dedup_ms, home FROM queues WHERE id = ?1")?
             .query_row([queue], |row| {
                 Ok(Meta {
                     ready: row.get(0)?,
                     waiting: row.get(1)?,
                     limit: row.get::<_, Option<u64>>(2)?.unwrap_or(default),
                     dedup_ms: row.get(3)?,
+                    home: row.get(4)?,
                 })
             })
             .optional()?;
@@ -245,6 +258,11 @@ impl<'c> Tx<'c> {
     /// A flow has so many lanes more.
     pub(crate) fn lanes_changed(&mut self, flow: &str, by: i64) {
         self.lanes.push((flow.to_owned(), by));
+    }
+
+    /// How the flow that reads a queue spells and signs its headers; the usual way while none does.
+    pub(crate) fn rules(&self, queue: u32) -> HeaderRules {
+        self.readings.of(queue).lock().rules.clone()
     }
 
     /// Keeps a row from the readers until this transaction has ended; no when one of them has it in hand.

@@ -107,7 +107,7 @@ async fn work(path: &Path) {
 }
 
 async fn subscribe(store: &Store) -> Box<dyn Source> {
-    let subscription = Subscription { flow: "orders".into(), source: "orders".into() };
+    let subscription = Subscription::new("orders", "orders");
     store.subscribe(&subscription).await.unwrap()
 }
 
@@ -130,6 +130,7 @@ fn failed(delivery: &Delivery) -> Settlement {
         number: 1,
         started_at: now,
         took: Duration::ZERO,
+        calls: 1,
         class: Class::Transient,
         group: Fingerprint::of(Class::Transient, &reason, None, None, "503"),
         reason,
@@ -147,6 +148,7 @@ fn failed(delivery: &Delivery) -> Settlement {
         at: now,
         due_at: None,
         attempt: Some(attempt),
+        succeeded: None,
         earlier: Vec::new(),
         attempts: 1,
         message_type: None,
@@ -169,7 +171,7 @@ fn failed(delivery: &Delivery) -> Settlement {
 // The tests.
 
 async fn a_kill_at_any_point_loses_nothing() {
-    let points = fail::POINTS.iter().filter(|name| name.starts_with("sqlite."));
+    let points = fail::EMBEDDED.iter().filter(|name| name.starts_with("sqlite."));
     let mut kills = 0;
     for point in points {
         let mut finished = false;

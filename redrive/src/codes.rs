@@ -44,6 +44,13 @@ codes! {
     YAML_FEATURE = "RD-CONFIG-22", "a YAML feature that is not supported here";
     OUT_OF_RANGE = "RD-CONFIG-23", "a number out of range";
     NOT_EXACTLY_ONE = "RD-CONFIG-24", "exactly one of several keys is needed";
+    WRONG_SIGNING = "RD-CONFIG-25", "signing keys that cannot be used";
+    NOT_OF_THIS_SOURCE = "RD-CONFIG-26", "a setting that this source does not have";
+    ONE_GROUP = "RD-CONFIG-27", "a consumer group is named twice";
+    ONE_TOPIC = "RD-CONFIG-28", "a topic is named for two things";
+    FORWARD_TARGETS = "RD-CONFIG-29", "targets that cannot be forwarded to";
+    ONE_QUEUE = "RD-CONFIG-30", "a queue is named for two things";
+    CONTRADICTION = "RD-CONFIG-31", "settings that do not go together";
     NO_FILE = "RD-CLI-01", "a file cannot be read";
     NO_CONFIG = "RD-CLI-02", "there is no configuration file";
     NOT_FOUND = "RD-CLI-03", "no flow or policy has that name";
@@ -52,6 +59,7 @@ codes! {
     NO_DATA = "RD-DATA-01", "there is no data file";
     NO_DATA_ACCESS = "RD-DATA-02", "the data file cannot be opened";
     CANNOT_RUN = "RD-RUN-01", "flows cannot be run";
+    TOPOLOGY_MISSING = "RD-RUN-02", "topics or queues are missing at a broker";
     DEMO_BROKEN = "RD-DEMO-01", "the demo did not come out as promised";
     UNREADABLE_IMPORT = "RD-IMPORT-01", "settings of a format that is not known";
     NOT_CARRIED_OVER = "RD-IMPORT-02", "a setting that was not carried over";

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use redrive_engine::StartError;
-use redrive_engine::port::PortError;
+use redrive_engine::port::{PortError, Topology};
 use redrive_server::{ListenError, TokenError};
 use redrive_sqlite::OpenError;
 
 use crate::codes::{self, Code};
 use crate::setup::SetupError;
+use crate::topology;
 
 /// A result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -30,6 +31,18 @@ pub enum Error {
         /// Why.
         source: OpenError,
     },
+    /// Something is missing at a flow's broker, and the flow does not create it.
+    #[error(
+        "flow `{flow}`: {} missing at its broker: {}",
+        if missing.len() == 1 { "something is" } else { "some things are" },
+        listed(missing)
+    )]
+    Missing {
+        /// The flow.
+        flow: String,
+        /// What is missing.
+        missing: Vec<Topology>,
+    },
     /// A flow did not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -47,10 +60,17 @@ pub enum Error {
     System(#[from] std::io::Error),
 }
 
+fn listed(missing: &[Topology]) -> String {
+    let named = missing.iter().filter(|thing| !topology::is_way(thing));
+    let named = named.map(|thing| format!("{} {}", thing.kind, thing.name));
+    named.chain(topology::counted_ways(missing)).collect::<Vec<_>>().join(", ")
+}
+
 impl Error {
     /// The code of its page.
     pub const fn code(&self) -> Code {
         match self {
+            Self::Missing { .. } => codes::TOPOLOGY_MISSING,
             Self::Open { .. } => codes::NO_DATA_ACCESS,
             Self::Listen(error) => error.code(),
             Self::Token(error) => error.code(),

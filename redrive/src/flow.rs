@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::classify::{Classification, ErrorTypes, Rule};
+use redrive_core::headers::{Key, Keyring, Spelling};
 use redrive_core::policy::{BudgetSpec, ByClass};
 use redrive_core::{Class, Exit, Message, PolicySpec, Reason};
 use redrive_engine::handler::{Context, FunctionHandler, Handler};
@@ -14,7 +15,7 @@ use redrive_engine::hook::{Diverted, FunctionHook, Hooks};
 use crate::config::{self, Config, OrderBy};
 use crate::error::{Error, Result};
 use crate::instance::{Instance, InstanceOptions};
-use crate::setup::{InCode, flow_spec};
+use crate::setup::{self, InCode};
 
 /// A flow being described. What is wrong with it is said when it is run, all at once.
 ///
@@ -45,12 +46,14 @@ pub struct Flow {
     once_per_message: bool,
     timeout: Option<Duration>,
     hooks: Hooks,
+    keys: Vec<Key>,
     options: InstanceOptions,
     wrong: Vec<String>,
 }
 
 impl Flow {
-    /// A flow that reads this address, such as `queue:orders`.
+    /// A flow that reads this address, such as `queue:orders`, `kafka://localhost:9092/orders?group=orders-worker` or
+    /// `amqp://app:password@localhost/prod?queue=orders`.
     pub fn from(address: &str) -> Self {
         let flow = config::Flow {
             from: address.into(),
@@ -67,6 +70,7 @@ impl Flow {
             parking: None,
             rejected: None,
             headers: None,
+            signing: None,
             concurrency: None,
             rate: None,
             breaker: None,
@@ -76,6 +80,12 @@ impl Flow {
             hooks: None,
             links: std::collections::BTreeMap::new(),
             redact: Vec::new(),
+            settle: None,
+            groups: None,
+            kafka: None,
+            foreign: Vec::new(),
+            queue: None,
+            confirm_timeout: None,
             suffixes: None,
             topology: None,
             durability: None,
@@ -92,12 +102,13 @@ impl Flow {
             once_per_message: false,
             timeout: None,
             hooks: Hooks::default(),
+            keys: Vec::new(),
             options: InstanceOptions { listen: None, ..InstanceOptions::new(data) },
             wrong: Vec::new(),
         }
     }
 
-    /// Its name; by default the queue's.
+    /// Its name; by default the queue's or the first topic's. Topics of a flow begin with it.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
@@ -185,6 +196,31 @@ impl Flow {
 
     fn reason(&mut self, code: &str) -> Option<Reason> {
         Reason::new(code).map_err(|error| self.wrong.push(error.to_string())).ok()
+    }
+
+    /// Which other spelling of the headers is written and read too.
+    #[must_use]
+    pub fn headers(mut self, spelling: Spelling) -> Self {
+        self.flow.headers = Some(spelling);
+        self
+    }
+
+    /// A key that signs the headers of what the flow writes. Given several times, the first signs and any of them
+    /// verifies.
+    ///
+    /// ```no_run
+    /// # use redrive::{Context, Flow, Message};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// Flow::from("queue:orders")
+    ///     .signing_key(std::env::var("REDRIVE_SIGNING_KEY")?.parse()?)
+    ///     .handle(|_: Message, _: Context| async { Ok::<(), std::io::Error>(()) });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn signing_key(mut self, key: Key) -> Self {
+        self.keys.push(key);
+        self
     }
 
     /// Keeps the messages of one key in order.
@@ -319,23 +355,28 @@ impl Ready {
 
     /// Starts, and leaves the rest to the caller.
     pub async fn start(self) -> Result<Instance> {
-        let Flow { name, mut flow, policy, types, once_per_message, timeout, hooks, options, wrong } =
+        let Flow { name, mut flow, policy, types, once_per_message, timeout, hooks, keys, options, wrong } =
             self.flow;
         if !wrong.is_empty() {
             return Err(Error::Flow(wrong.join("; ")));
         }
-        let name = name.unwrap_or_else(|| flow.from.strip_prefix("queue:").unwrap_or("flow").to_owned());
+        let name = name.unwrap_or_else(|| setup::usual_name(&flow.from));
         flow.policy = Some(config::PolicyRef::Inline(Box::new(policy)));
         let mut config = Config { version: config::VERSION, ..Config::default() };
         config.flows.insert(name.clone(), flow);
         let resolvers = if types.is_empty() { Vec::new() } else { vec![Arc::new(types) as _] };
         let in_code = InCode { handler: Some(self.handler), resolvers };
-        let mut spec = flow_spec(&config, &name, in_code, &|name| std::env::var(name).ok())?;
+        let mut set_up = setup::flow(&config, &name, in_code, &|name| std::env::var(name).ok())?;
+        let spec = &mut set_up.spec;
         spec.once_per_message = once_per_message;
         spec.hooks = hooks;
+        if !keys.is_empty() {
+            let keys = Keyring::from_keys(keys).map_err(|error| Error::Flow(error.to_string()))?;
+            spec.headers = std::mem::take(&mut spec.headers).signed(keys);
+        }
         spec.timeout = timeout.unwrap_or(spec.timeout);
         let mut instance = Instance::open(options, None).await?;
-        instance.start(spec, "a Rust function").await?;
+        instance.start(set_up, "a Rust function").await?;
         instance.ready();
         Ok(instance)
     }

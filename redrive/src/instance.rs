@@ -2,21 +2,22 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::guard::BreakerState;
 use redrive_engine::port::{
-    Broker, Clock, Depth, Ledger, NewMessage, PortError, Published, Retention, SystemClock,
+    Broker, Clock, Ledger, NewMessage, PortError, Published, Retention, SystemClock, Topology,
 };
-use redrive_engine::{Flow, FlowSpec, FlowView, ReplayDriver, Upkeep};
-use redrive_server::{
-    Access, Api, BreakerShown, FlowShown, FlowState, Flows, ListenOptions, Listener, Token, router,
-};
+use redrive_engine::{Flow, FlowView, ReplayDriver, Upkeep};
+use redrive_server::{Access, Api, Flows, ListenOptions, Listener, Token, router};
 use redrive_sqlite::{Durability, Options, Store};
 
+use crate::brokers::{self, Reader};
+use crate::config;
 use crate::error::{Error, Result};
 use crate::inflight::Inflight;
+use crate::live::Live;
+use crate::setup::Setup;
 
 /// How often replays are looked for.
 const REPLAY_LOOK: Duration = Duration::from_millis(200);
@@ -68,9 +69,40 @@ pub(crate) fn data_folder(data: &Path) -> PathBuf {
     name.into()
 }
 
+/// What a flow found at its broker when it was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Started {
+    /// What was missing, and has been created.
+    pub created: Vec<Topology>,
+    /// What is there and is not as it should be, each with what follows from it. It is left as it is.
+    pub differs: Vec<Topology>,
+}
+
+/// Creates what a flow lacks at its broker, or says what is missing.
+async fn prepare(reader: &Reader, topology: config::Topology) -> Result<Started> {
+    let needed = reader.broker.plan(&reader.subscription).await?;
+    let missing: Vec<Topology> = needed.iter().filter(|thing| !thing.exists).cloned().collect();
+    let differs = needed.iter().filter(|thing| !thing.drift.is_empty()).cloned().collect();
+    if reader.is_own() {
+        return Ok(Started::default());
+    }
+    if !missing.is_empty() && topology == config::Topology::Check {
+        return Err(Error::Missing { flow: reader.subscription.flow.to_string(), missing });
+    }
+    if !missing.is_empty() {
+        reader.broker.apply(&needed).await?;
+    }
+    Ok(Started { created: missing, differs })
+}
+
 /// A running instance. Stop it with [`stop`](Self::stop); dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Instance {
+    #[cfg_attr(
+        not(any(feature = "kafka", feature = "rabbitmq")),
+        expect(dead_code, reason = "a member's name is kept there")
+    )]
+    folder: PathBuf,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     inflight: Inflight,
@@ -123,6 +155,7 @@ impl Instance {
         Ok(Self {
             replays: ReplayDriver::start(Arc::clone(&ledger), Arc::clone(&clock), REPLAY_LOOK),
             upkeep: Upkeep::start(ledger, Arc::clone(&clock), Retention::default(), UPKEEP_EVERY),
+            folder,
             store,
             clock,
             inflight,
@@ -133,19 +166,23 @@ impl Instance {
     }
 
     /// Starts a flow. `to` is what it calls, for people to read, without credentials. Its calls are named in the
-    /// instance's journal, unless it brings its own.
-    pub async fn start(&mut self, mut spec: FlowSpec, to: &str) -> Result<()> {
+    /// instance's journal, unless it brings its own. What is missing at its broker is created first, or named and
+    /// refused, as the flow says.
+    pub async fn start(&mut self, flow: impl Into<Setup>, to: &str) -> Result<Started> {
+        let Setup { mut spec, place, topology, ledger } = flow.into();
         spec.journal = spec.journal.or_else(|| self.inflight.journal());
+        let reader = brokers::open(place, &spec, self, ledger)?;
+        let started = prepare(&reader, topology).await?;
         let flow = Flow::start(
             spec,
-            Arc::clone(&self.store) as Arc<dyn Broker>,
-            Arc::clone(&self.store) as Arc<dyn Ledger>,
+            Arc::clone(&reader.broker),
+            Arc::clone(&reader.ledger),
             Arc::clone(&self.clock),
         )
         .await?;
-        self.live.add(flow.view(), to);
+        self.live.add(flow.view(), to, reader);
         self.flows.push(flow);
-        Ok(())
+        Ok(started)
     }
 
     /// A look at each of its flows.
@@ -161,6 +198,16 @@ impl Instance {
     /// The address of the HTTP API, when it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.address()
+    }
+
+    #[cfg(any(feature = "kafka", feature = "rabbitmq"))]
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    #[cfg(any(feature = "kafka", feature = "rabbitmq"))]
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The data file, as a broker and a ledger.
@@ -192,15 +239,15 @@ impl Instance {
     }
 
     async fn is_busy(&self) -> bool {
-        let views = self.live.views();
-        if views.iter().any(|view| view.in_hand() > 0) {
+        if self.live.views().iter().any(|view| view.in_hand() > 0) {
             return true;
         }
-        // What cannot be known is not idle: a file that does not answer is no reason to end. The flows say why.
-        let Ok(queues) = self.store.queues().await else { return true };
-        queues.iter().any(|queue| {
-            queue.depth != Depth::default() && views.iter().any(|view| *view.spec().source == *queue.name)
-        })
+        for reader in self.live.readers() {
+            if reader.is_busy().await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Stops every flow, then the API. When `hurry` is done first, running calls are given up.
@@ -228,71 +275,5 @@ impl Instance {
         self.replays.stop().await;
         self.upkeep.stop().await;
         self.listener.stop(API_GRACE).await;
-    }
-}
-
-/// What the API tells of the flows.
-#[derive(Debug, Default)]
-struct Live {
-    state: Mutex<LiveState>,
-}
-
-#[derive(Debug, Default)]
-struct LiveState {
-    flows: Vec<(FlowView, String)>,
-    ready: bool,
-}
-
-impl Live {
-    fn state(&self) -> std::sync::MutexGuard<'_, LiveState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, view: FlowView, to: &str) {
-        self.state().flows.push((view, to.to_owned()));
-    }
-
-    fn ready(&self) {
-        self.state().ready = true;
-    }
-
-    fn views(&self) -> Vec<FlowView> {
-        self.state().flows.iter().map(|(view, _)| view.clone()).collect()
-    }
-}
-
-impl Flows for Live {
-    fn flows(&self) -> Vec<FlowShown> {
-        self.state().flows.iter().map(|(view, to)| shown(view, to)).collect()
-    }
-
-    fn ready(&self) -> bool {
-        self.state().ready
-    }
-}
-
-fn shown(view: &FlowView, to: &str) -> FlowShown {
-    let spec = view.spec();
-    let breaker = view.breaker().map(|state| match state {
-        BreakerState::Closed => BreakerShown::Closed,
-        BreakerState::HalfOpen => BreakerShown::HalfOpen,
-        BreakerState::Open => BreakerShown::Open,
-    });
-    let holding = view.holding();
-    FlowShown {
-        name: spec.name.to_string(),
-        state: match () {
-            () if view.is_stopping() => FlowState::Stopping,
-            () if view.is_blocked() => FlowState::Blocked,
-            () if holding.is_some() => FlowState::Holding,
-            () => FlowState::Running,
-        },
-        holding,
-        from: Some(spec.address.to_string()),
-        to: Some(to.to_owned()),
-        in_hand: view.in_hand() as u64,
-        breaker,
-        alarms: view.alarms(),
-        owner: spec.owner.as_deref().map(str::to_owned),
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use redrive::core::Headers;
+use redrive::core::headers::{Key, Keyring};
 use redrive::engine::FlowSpec;
-use redrive::engine::handler::{Attempted, Handler};
+use redrive::engine::handler::{Attempted, FunctionHandler, Handler};
 use redrive::engine::port::{
     Actor, Broker as _, EntryId, EntryState, Filter, Ledger as _, NewMessage, NewReplay,
 };
@@ -33,6 +35,10 @@ impl Handler for Odd {
     fn ignored(&self) -> u64 {
         self.ignored.load(Ordering::SeqCst)
     }
+}
+
+async fn succeed(_: Message, _: Context) -> Result<(), std::io::Error> {
+    Ok(())
 }
 
 async fn until(instance: &Instance, state: EntryState, count: u64) {
@@ -63,6 +69,18 @@ async fn run(data: &Path) {
     spec.policy = Arc::new(policy.build().unwrap());
     spec.breaker = None;
     instance.start(spec, "a test").await.unwrap();
+    // Another flow signs its headers, and gets one that nobody signed, with a number that is none.
+    let mut spec = FlowSpec::new("signed", "signed", Arc::new(FunctionHandler::new(succeed)));
+    spec.headers = spec.headers.signed(Keyring::new(Key::generate([7; 32])));
+    instance.start(spec, "a test").await.unwrap();
+    let spec = FlowSpec::new("plain", "plain", Arc::new(FunctionHandler::new(succeed)));
+    instance.start(spec, "a test").await.unwrap();
+    let mut headers = Headers::new();
+    headers.push("x-retry-attempt", "-1");
+    for queue in ["signed", "plain"] {
+        let forged = NewMessage { headers: headers.clone(), ..NewMessage::default() };
+        instance.store().publish(queue, vec![forged]).await.unwrap();
+    }
     let messages = ["a", "b"].map(|id| NewMessage { id: Some(id.to_owned()), ..NewMessage::default() });
     instance.store().publish("orders", messages.into()).await.unwrap();
     until(&instance, EntryState::Dead, 2).await;
@@ -79,6 +97,12 @@ async fn run(data: &Path) {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let handled = async {
+        while figure(&handle.render(), "redrive_attempts_total", "result=\"success\"") < 4.0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), handled).await.unwrap();
     instance.stop(std::future::pending()).await;
 
     let text = handle.render();
@@ -88,12 +112,15 @@ async fn run(data: &Path) {
     };
     // Two messages: each a call, one retry in place, one delayed, and after the replay one that succeeds.
     is("redrive_attempts_total", "result=\"failure\"", 6.0);
-    is("redrive_attempts_total", "result=\"success\"", 2.0);
+    is("redrive_attempts_total", "flow=\"orders\",result=\"success\"", 2.0);
     is("redrive_answers_ignored_total", "flow=\"orders\"", 8.0);
     is("redrive_retry_age_seconds_count", "flow=\"orders\"", 4.0);
     is("redrive_replay_messages_total", "outcome=\"sent\"", 2.0);
     is("redrive_replay_messages_total", "outcome=\"recovered\"", 2.0);
     is("redrive_replay_messages_total", "outcome=\"failed\"", 0.0);
+    is("redrive_signature_failures_total", "flow=\"signed\"", 1.0);
+    is("redrive_signature_failures_total", "", 1.0);
+    is("redrive_headers_clamped_total", "flow=\"plain\"", 1.0);
     let page = include_str!("../../docs/metrics.md");
     for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
         let name = line.split(' ').nth(2).unwrap();

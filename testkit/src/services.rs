@@ -91,6 +91,26 @@ impl Services {
         !quick
     }
 
+    /// The class path of a Java program, built when it is not there yet. None, and reported, when it cannot be had.
+    ///
+    /// # Panics
+    /// When it cannot be built, and with CI=true also when it cannot be had.
+    pub(crate) fn program(&self, name: &'static str) -> Option<String> {
+        match self.connection.ask(&Request { program: Some(name), ..Request::default() }) {
+            Ok(Answer::Program { class_path }) => Some(class_path),
+            Ok(Answer::Unavailable { unavailable }) => {
+                report::skipped(&self.connection, &unavailable);
+                None
+            }
+            Ok(Answer::LeftOut { left_out }) => {
+                report::left_out(&self.connection, &left_out);
+                None
+            }
+            Ok(other) => panic!("{name}: {other}"),
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+
     fn shared(&self, kind: Kind) -> Option<Server> {
         self.need(kind, Request::default())
     }

@@ -5,15 +5,26 @@ use crate::error::{Result, failed};
 use crate::install;
 use crate::metadata::Metadata;
 use crate::progress::Steps;
+use crate::services::{self, Kind, Supervisor, VARIABLE};
 
 const PACKAGE: &str = "bench";
 /// What cargo is told in every call, so that both calls build the same thing: the figures of a process are those of
 /// the real binary.
 const PACKAGES: [&str; 5] = ["--locked", "--package", PACKAGE, "--package", "redrive-cli"];
+/// The benchmarks that need a server.
+const ON_SERVERS: [(&str, Kind); 2] = [("kafka", Kind::Kafka), ("rabbitmq", Kind::Rabbitmq)];
 
 pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> Result<()> {
+    let kinds: Vec<Kind> = ON_SERVERS
+        .into_iter()
+        .filter_map(|(known, kind)| name.is_none_or(|name| name == known).then_some(kind))
+        .collect();
     let mut steps = Steps::new(3);
-    steps.run("install what is missing", || install::ensure(&[install::BUILD]))?;
+    steps.run("install what is missing", || {
+        let mut needs = vec![install::BUILD, install::BUILD_CLIENTS];
+        needs.extend(services::needs(&kinds));
+        install::ensure(&needs)
+    })?;
     let selection = steps.run("build", || {
         let selection = selection(&Metadata::workspace()?, name)?;
         let mut command = cargo();
@@ -21,12 +32,18 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> Result<()> {
         quiet("cargo build", command.args(&selection))?;
         Ok(selection)
     })?;
-    steps.run_shown("run", || {
+    let supervisor = if kinds.is_empty() { None } else { Some(Supervisor::start(false)?) };
+    let outcome = steps.run_shown("run", || {
         let mut command = cargo();
         command.args(["bench", "--quiet"]).args(PACKAGES).args(&selection).arg("--").args(arguments);
+        if let Some(supervisor) = &supervisor {
+            command.env(VARIABLE, supervisor.socket());
+        }
         let status = show(&mut command)?;
         if status.success() { Ok(()) } else { Err(failed("a benchmark failed")) }
-    })
+    });
+    let ended = supervisor.map_or(Ok(()), Supervisor::end);
+    outcome.and(ended)
 }
 
 /// Which benchmarks to run, as arguments of cargo.

@@ -13,7 +13,7 @@ const PROGRAM: &str = "redrive";
 /// Runs the demo with what is passed on to it.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
-    steps.run("install what is missing", || install::ensure(&[install::BUILD]))?;
+    steps.run("install what is missing", || install::ensure(&[install::BUILD, install::BUILD_CLIENTS]))?;
     steps.run("build redrive", || {
         if Metadata::workspace()?.package(PACKAGE).is_none() {
             return Err(failed(format!("there is no package {PACKAGE} in this workspace to show")));

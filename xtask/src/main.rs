@@ -13,6 +13,7 @@ mod metadata;
 mod place;
 mod plots;
 mod progress;
+mod samples;
 mod services;
 mod soak;
 mod summary;
@@ -55,6 +56,11 @@ enum Task {
     },
     /// Draw the plots of the documentation again
     Plots,
+    /// Capture the dead letters of other systems again, from the systems themselves
+    Samples {
+        /// Only those of this broker
+        broker: Option<services::Kind>,
+    },
     /// Run the property tests and the kill tests for much longer
     Soak {
         /// How many times the ordinary number of cases
@@ -78,6 +84,7 @@ fn main() -> ExitCode {
         Task::Test { quick } => test::run(quick),
         Task::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
         Task::Plots => plots::run(),
+        Task::Samples { broker } => samples::run(broker),
         Task::Soak { times, kills } => soak::run(times, kills),
         Task::Services { action } => services::run(action),
     };

@@ -11,7 +11,7 @@ const PLOTS: [(&str, &str, &str); 1] = [("testkit", "outage", "outage.svg")];
 
 pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::new(2 + PLOTS.len());
-    steps.run("install what is missing", || install::ensure(&[install::BUILD]))?;
+    steps.run("install what is missing", || install::ensure(&[install::BUILD, install::BUILD_CLIENTS]))?;
     for (package, example, file) in PLOTS {
         steps.run(file, || {
             let path = place::root().join("docs").join(file);

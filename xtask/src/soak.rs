@@ -5,17 +5,23 @@ use crate::error::{Result, failed};
 use crate::install;
 use crate::metadata::Metadata;
 use crate::progress::Steps;
+use crate::services::{self, Kind};
 
 /// How many cases proptest runs when nobody says anything.
 const ORDINARY_CASES: u32 = 256;
 
-/// The test that kills the real binary, as arguments of cargo, and how it learns its rounds.
-const KILL: [&str; 4] = ["--package", "redrive-cli", "--test", "kill"];
+/// The tests that kill the real binary, as arguments of cargo, and how they learn their rounds.
+const KILL: [&str; 8] =
+    ["--package", "redrive-cli", "--test", "kill", "--test", "kafka_kill", "--test", "rabbitmq_kill"];
 const KILL_ROUNDS: &str = "REDRIVE_KILL_ROUNDS";
 
 pub(crate) fn run(times: u32, kills: u32) -> Result<()> {
     let mut steps = Steps::new(4);
-    steps.run("install what is missing", || install::ensure(&[install::BUILD, install::BUILD_CLIENTS]))?;
+    steps.run("install what is missing", || {
+        let mut needs = vec![install::BUILD, install::BUILD_CLIENTS];
+        needs.extend(services::needs(&[Kind::Kafka, Kind::Rabbitmq]));
+        install::ensure(&needs)
+    })?;
     let packages = steps.run("build the tests", || {
         let packages = with_properties(&Metadata::workspace()?);
         if packages.is_empty() {

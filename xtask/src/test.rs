@@ -15,6 +15,10 @@ use crate::summary::Summary;
 const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 /// Tells the tests that the run is a quick one.
 const QUICK: &str = "REDRIVE_QUICK";
+/// How many tests of one binary run at once. Those on real servers wait more than they work, so there are more of them
+/// than cores.
+const THREADS: &str = "RUST_TEST_THREADS";
+const THREADS_A_CORE: usize = 4;
 
 pub(crate) fn run(quick: bool) -> Result<()> {
     let began = Instant::now();
@@ -85,6 +89,10 @@ fn tests(steps: &mut Steps, supervisor: &Supervisor, quick: bool, nextest: bool)
         command.args(arguments).args(WHOLE).env(VARIABLE, supervisor.socket());
         if quick {
             command.env(QUICK, "1");
+        }
+        if std::env::var_os(THREADS).is_none() {
+            let cores = std::thread::available_parallelism().map_or(2, usize::from);
+            command.env(THREADS, (cores * THREADS_A_CORE).to_string());
         }
         let tested = show(&mut command)?;
         if tested.success() { Ok(()) } else { Err(failed("a test failed")) }

@@ -1,30 +1,19 @@
 //! What to measure, and for how long.
 
 use std::fmt;
+use std::ops::Deref;
 
+use bench::Asked;
 use clap::{Parser, ValueEnum};
 
 #[derive(Parser)]
 #[command(name = "embedded", about = "The figures of the embedded queue")]
 pub(crate) struct Arguments {
-    /// Measure only these parts
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
-    only: Vec<Part>,
-    /// Rounds of each ratio
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) rounds: u32,
+    #[command(flatten)]
+    asked: Asked<Part>,
     /// Messages that wait in the large file
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(100_000..))]
-    pub(crate) waiting: u32,
-    /// Less of everything, to see that it works: the figures mean little
-    #[arg(long)]
-    quick: bool,
-    /// One JSON object a figure
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Given by cargo to every benchmark
-    #[arg(long, hide = true)]
-    bench: bool,
+    waiting: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,20 +37,15 @@ impl fmt::Display for Part {
     }
 }
 
+impl Deref for Arguments {
+    type Target = Asked<Part>;
+
+    fn deref(&self) -> &Asked<Part> {
+        &self.asked
+    }
+}
+
 impl Arguments {
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        if self.only.is_empty() { Part::value_variants().to_vec() } else { self.only.clone() }
-    }
-
-    pub(crate) fn rounds(&self) -> u32 {
-        if self.quick { 1 } else { self.rounds }
-    }
-
-    /// So many, or a twentieth of it in a quick run.
-    pub(crate) fn scaled(&self, count: u64) -> u64 {
-        if self.quick { count / 20 } else { count }
-    }
-
     pub(crate) fn waiting(&self) -> u32 {
         if self.quick { self.waiting.min(200_000) } else { self.waiting }
     }

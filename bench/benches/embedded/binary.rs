@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Measured;
+use bench::process;
 
-/// The variable that names the binary; without it the one beside this benchmark is taken.
-const VARIABLE: &str = "REDRIVE_BIN";
+use crate::Measured;
 
 /// The binary `redrive`.
 pub(crate) struct Binary {
@@ -24,17 +23,7 @@ pub(crate) struct Running {
 
 impl Binary {
     pub(crate) fn find() -> Measured<Self> {
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("redrive"));
-        let path = std::env::var_os(VARIABLE).map(PathBuf::from).or_else(beside).unwrap_or_default();
-        if path.is_file() {
-            return Ok(Self { path });
-        }
-        let text = format!(
-            "there is no binary at `{}`: build it with `cargo build --profile bench -p redrive-cli`, or name it in \
-             {VARIABLE}",
-            path.display()
-        );
-        Err(text.into())
+        Ok(Self { path: process::binary()? })
     }
 
     /// Starts a flow from `orders` to an endpoint and waits until it is ready.
@@ -81,10 +70,7 @@ impl Binary {
 impl Running {
     /// The most memory it has had resident, in megabytes; nothing where the system does not tell.
     pub(crate) fn peak_megabytes(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kilobytes / 1_024.0)
+        process::peak_megabytes(self.child.id())
     }
 }
 

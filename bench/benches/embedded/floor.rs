@@ -8,11 +8,11 @@ use rusqlite::{Connection, params};
 
 use crate::Measured;
 use crate::load::{BODY, Load};
-use crate::place::Place;
+use crate::place;
 
 /// Inserts and deletes what the load says, one commit for a batch of either, on one thread.
 pub(crate) fn run(load: &Load) -> Measured<Duration> {
-    let place = Place::new()?;
+    let place = place()?;
     let sql = connect(&place.data)?;
     let ids: Vec<String> =
         (0..load.messages).map(|row| format!("0190b1f0-8f2a-7c3e-9a51-{row:012x}")).collect();

@@ -13,7 +13,7 @@ use redrive::{Context, Message, Timestamp};
 use crate::Measured;
 use crate::arguments::Arguments;
 use crate::load;
-use crate::place::Place;
+use crate::place;
 
 const DUE_PER_SECOND: u64 = 5_000;
 /// How long messages come due in one round.
@@ -46,7 +46,7 @@ pub(crate) async fn measure(arguments: &Arguments, report: &mut Report) -> Measu
 
 /// The lateness of each message, in milliseconds.
 async fn round(messages: u64) -> Measured<Spread> {
-    let place = Place::new()?;
+    let place = place()?;
     let store = Store::open(&place.data, Options::default())?;
     let first = now_us()? / 1_000 + AHEAD.as_millis() as u64;
     let mut batch = Vec::new();

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::Measured;
-use crate::place::Place;
+use crate::place;
 
 /// The body of every message: a small event.
 pub(crate) const BODY: &[u8; 256] = &[b'x'; 256];
@@ -77,7 +77,7 @@ impl Progress {
 
 /// Runs the load. `progress` is told by the handler.
 pub(crate) async fn run(load: Load, handler: Arc<dyn Handler>, progress: Arc<Progress>) -> Measured<Ran> {
-    let place = Place::new()?;
+    let place = place()?;
     let store = Store::open(&place.data, Options::default())?;
     let flow = start(&store, handler).await?;
     let began = Instant::now();

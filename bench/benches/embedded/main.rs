@@ -8,7 +8,6 @@ mod floor;
 mod http;
 mod lateness;
 mod load;
-mod place;
 mod server;
 mod start;
 mod throughput;
@@ -17,57 +16,28 @@ mod waiting;
 use std::process::ExitCode;
 
 use arguments::{Arguments, Part};
-use bench::Report;
+use bench::{Measured, Place};
 use clap::Parser as _;
-
-type Measured<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut report = Report::default();
-    let outcome = measure(&arguments, &mut report);
-    if arguments.json {
-        report.json_lines().for_each(|line| println!("{line}"));
-    } else {
-        println!("{report}");
-    }
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure(arguments: &Arguments, report: &mut Report) -> Measured<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        count_as_the_binary_does()?;
+    arguments.run(async |report| {
+        // The figures of `/metrics` are kept here as in the binary: counting is part of the cost.
+        redrive::server::keep_figures();
         for part in arguments.parts() {
-            eprintln!("{part}");
             match part {
-                Part::Throughput => throughput::measure(arguments, report).await?,
-                Part::Http => http::measure(arguments, report).await?,
-                Part::Lateness => lateness::measure(arguments, report).await?,
-                Part::Waiting => waiting::measure(arguments, report).await?,
-                Part::Start => start::measure(arguments, report)?,
+                Part::Throughput => throughput::measure(&arguments, report).await?,
+                Part::Http => http::measure(&arguments, report).await?,
+                Part::Lateness => lateness::measure(&arguments, report).await?,
+                Part::Waiting => waiting::measure(&arguments, report).await?,
+                Part::Start => start::measure(&arguments, report)?,
             }
         }
         Ok(())
     })
 }
 
-/// The figures of `/metrics` are kept here as in the binary: counting is part of the cost.
-fn count_as_the_binary_does() -> Measured<()> {
-    let recorder = redrive::server::recorder()?;
-    let handle = recorder.handle();
-    redrive::server::install(recorder);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-            handle.run_upkeep();
-        }
-    });
-    Ok(())
+/// A folder beside the build.
+fn place() -> Measured<Place> {
+    Place::new(env!("CARGO_TARGET_TMPDIR"))
 }

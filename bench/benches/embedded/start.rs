@@ -5,7 +5,7 @@ use bench::{Aim, Figure, Report, Unit};
 use crate::Measured;
 use crate::arguments::Arguments;
 use crate::binary::Binary;
-use crate::place::Place;
+use crate::place;
 
 /// Starts for each round of the other figures: one takes milliseconds.
 const STARTS: u32 = 4;
@@ -16,7 +16,7 @@ pub(crate) fn measure(arguments: &Arguments, report: &mut Report) -> Measured<()
     let binary = Binary::find()?;
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds() * STARTS {
-        let place = Place::new()?;
+        let place = place()?;
         fresh.push(binary.run(&place.data, ENDPOINT)?.took.as_secs_f64() * 1e3);
         again.push(binary.run(&place.data, ENDPOINT)?.took.as_secs_f64() * 1e3);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bench::{Aim, Figure, Report, Unit};
+use bench::{Aim, Figure, Place, Report, Unit};
 use bytes::Bytes;
 use redrive::Timestamp;
 use redrive::engine::port::{Broker as _, NewMessage, Outcome, Room, Settlement, Source, Subscription};
@@ -14,7 +14,7 @@ use crate::Measured;
 use crate::arguments::Arguments;
 use crate::binary::Binary;
 use crate::load::BODY;
-use crate::place::Place;
+use crate::place;
 use crate::server::Server;
 
 /// Messages that wait in the small file.
@@ -26,7 +26,7 @@ const HANDLED: u64 = 20_032;
 
 pub(crate) async fn measure(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     let many = arguments.waiting();
-    let (small, large) = (Place::new()?, Place::new()?);
+    let (small, large) = (place()?, place()?);
     let (few_path, many_path) = (small.data.clone(), large.data.clone());
     tokio::task::spawn_blocking(move || {
         fill(&few_path, FEW)?;
@@ -117,7 +117,7 @@ struct Claims {
 impl Claims {
     async fn open(path: &Path) -> Measured<Self> {
         let store = Store::open(path, Options::default())?;
-        let subscription = Subscription { flow: "orders".into(), source: "orders".into() };
+        let subscription = Subscription::new("orders", "orders");
         let source = store.subscribe(&subscription).await?;
         Ok(Self { store, source })
     }
@@ -140,7 +140,7 @@ impl Claims {
         let took = began.elapsed();
         let settled: Vec<Settlement> =
             taken.into_iter().map(|delivery| Settlement::plain(delivery, Outcome::Ack)).collect();
-        self.store.settle(&settled).await.into_iter().collect::<Result<(), _>>()?;
+        self.store.settle(&settled).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(took.as_secs_f64() * 1e6 / CLAIMS as f64)
     }
 }

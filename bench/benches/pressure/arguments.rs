@@ -1,27 +1,16 @@
 //! What to measure, and for how long.
 
 use std::fmt;
+use std::ops::Deref;
 
+use bench::Asked;
 use clap::{Parser, ValueEnum};
 
 #[derive(Parser)]
 #[command(name = "pressure", about = "What order, guards and poison cost, and how an outage ends")]
 pub(crate) struct Arguments {
-    /// Measure only these parts
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
-    only: Vec<Part>,
-    /// Rounds of each ratio
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// Less of everything, to see that it works: the figures mean little
-    #[arg(long)]
-    quick: bool,
-    /// One JSON object a figure
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Given by cargo to every benchmark
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    asked: Asked<Part>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,17 +34,10 @@ impl fmt::Display for Part {
     }
 }
 
-impl Arguments {
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        if self.only.is_empty() { Part::value_variants().to_vec() } else { self.only.clone() }
-    }
+impl Deref for Arguments {
+    type Target = Asked<Part>;
 
-    pub(crate) fn rounds(&self) -> u32 {
-        if self.quick { 1 } else { self.rounds }
-    }
-
-    /// So many, or a twentieth of it in a quick run.
-    pub(crate) fn scaled(&self, count: u64) -> u64 {
-        if self.quick { count / 20 } else { count }
+    fn deref(&self) -> &Asked<Part> {
+        &self.asked
     }
 }

@@ -1,15 +1,14 @@
 //! A preloaded queue on a real data file, and the time in which a flow empties it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::Place;
 use bytes::Bytes;
 use redrive::engine::port::{Broker, Clock, Ledger, NewMessage, Published, SystemClock};
 use redrive::engine::{Flow, FlowSpec};
 use redrive::sqlite::{Options, Store};
 use redrive_core::PolicySpec;
-use tempfile::TempDir;
 
 use crate::Measured;
 use crate::endpoint::Endpoint;
@@ -55,7 +54,7 @@ pub(crate) async fn empty(
     endpoint: Arc<Endpoint>,
     change: impl FnOnce(&mut FlowSpec),
 ) -> Measured<Duration> {
-    let folder = Place::new()?;
+    let folder = Place::new(env!("CARGO_TARGET_TMPDIR"))?;
     let store = Store::open(&folder.data, Options::default())?;
     fill(&store, load).await?;
     let policy: PolicySpec = serde_json::from_str(r#"{ "retry": "100ms x3" }"#)?;
@@ -97,17 +96,4 @@ async fn fill(store: &Store, load: Load) -> Measured<()> {
         }
     }
     Ok(())
-}
-
-/// A folder beside the build, on a disk, that is removed when it is dropped.
-struct Place {
-    _folder: TempDir,
-    data: PathBuf,
-}
-
-impl Place {
-    fn new() -> Measured<Self> {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        Ok(Self { data: folder.path().join("bench.db"), _folder: folder })
-    }
 }

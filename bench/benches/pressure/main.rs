@@ -10,26 +10,21 @@ mod load;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arguments::{Arguments, Part};
-use bench::{Aim, Figure, Report, Unit};
+use bench::{Aim, Measured, Report, Unit, timers};
 use clap::Parser as _;
 use endpoint::Endpoint;
 use load::Load;
 use redrive::engine::FlowSpec;
 use redrive_core::OrderBy;
 use redrive_core::guard::{BreakerConfig, Rate};
-use tokio::task::JoinSet;
-
-type Measured<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Messages of a round.
 const MESSAGES: u64 = 100_000;
-/// Calls at once, each of 2 ms: 50,000 a second at most. A timer fires at the next whole millisecond, so a call that begins
-/// when another ends takes 2 ms when it asks for a little less, and 3 ms when it asks for 2.
+/// Calls at once, each of 2 ms: 50,000 a second at most.
 const CONCURRENCY: usize = 100;
-const CALL: Duration = Duration::from_micros(1_500);
 const CEILING: f64 = 50_000.0;
 /// How long the endpoint is down, and how many calls a second it stands afterwards.
 const DOWN: Duration = Duration::from_secs(3);
@@ -37,35 +32,16 @@ const LIMIT: u32 = 5_000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut report = Report::default();
-    let outcome = measure(&arguments, &mut report);
-    if arguments.json {
-        report.json_lines().for_each(|line| println!("{line}"));
-    } else {
-        println!("{report}");
-    }
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure(arguments: &Arguments, report: &mut Report) -> Measured<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    arguments.run(async |report| {
         // Counting is part of the cost, as in the binary.
-        redrive::server::install(redrive::server::recorder()?);
+        redrive::server::keep_figures();
         for part in arguments.parts() {
-            eprintln!("{part}");
             match part {
-                Part::Lanes => lanes(arguments, report).await?,
-                Part::Order => order(arguments, report).await?,
-                Part::Poison => poison(arguments, report).await?,
-                Part::Guards => guards(arguments, report).await?,
-                Part::Recovery => recovery(arguments, report).await?,
+                Part::Lanes => lanes(&arguments, report).await?,
+                Part::Order => order(&arguments, report).await?,
+                Part::Poison => poison(&arguments, report).await?,
+                Part::Guards => guards(&arguments, report).await?,
+                Part::Recovery => recovery(&arguments, report).await?,
             }
         }
         Ok(())
@@ -94,8 +70,8 @@ async fn lanes(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     let load = Load { healthy: arguments.scaled(MESSAGES), poison: 0 };
     let (mut rates, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds() {
-        bare.push(calls_alone(load.healthy).await?);
-        let endpoint = Arc::new(Endpoint::slow(CALL));
+        bare.push(timers::calls_alone(load.healthy, CONCURRENCY).await?);
+        let endpoint = Arc::new(Endpoint::slow(timers::CALL));
         let took = load::empty(load, endpoint, |spec| {
             ordered(spec);
             spec.concurrency = CONCURRENCY;
@@ -103,14 +79,13 @@ async fn lanes(arguments: &Arguments, report: &mut Report) -> Measured<()> {
         rates.push(load.healthy as f64 / took.await?.as_secs_f64());
     }
     let what = "lanes: 100 calls of 2 ms at once over 1,000 keys";
-    tell(report, "lanes_rate", what, Unit::PerSecond, &rates, None);
-    tell(report, "lanes_calls_alone", "the same calls without a flow", Unit::PerSecond, &bare, None);
+    report.tell("lanes_rate", what, Unit::PerSecond, &rates, None);
+    report.tell("lanes_calls_alone", "the same calls without a flow", Unit::PerSecond, &bare, None);
     let of_ceiling: Vec<f64> = rates.iter().map(|rate| rate / CEILING).collect();
     let aim = Some(Aim::AtLeast(0.9));
-    tell(report, "lanes", &format!("{what}; against 50,000 a second"), Unit::Ratio, &of_ceiling, aim);
+    report.tell("lanes", &format!("{what}; against 50,000 a second"), Unit::Ratio, &of_ceiling, aim);
     let of_bare = ratios(&rates, &bare);
-    tell(
-        report,
+    report.tell(
         "lanes_of_calls_alone",
         &format!("{what}; against the calls alone"),
         Unit::Ratio,
@@ -120,23 +95,6 @@ async fn lanes(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     Ok(())
 }
 
-/// The same calls, as many at once, made by nobody but themselves: what a timer's grain leaves of the ceiling.
-async fn calls_alone(calls: u64) -> Measured<f64> {
-    let began = Instant::now();
-    let mut callers = JoinSet::new();
-    for _ in 0..CONCURRENCY {
-        callers.spawn(async move {
-            for _ in 0..calls / CONCURRENCY as u64 {
-                tokio::time::sleep(CALL).await;
-            }
-        });
-    }
-    while let Some(ended) = callers.join_next().await {
-        ended?;
-    }
-    Ok(calls as f64 / began.elapsed().as_secs_f64())
-}
-
 async fn order(arguments: &Arguments, report: &mut Report) -> Measured<()> {
     let load = Load { healthy: arguments.scaled(MESSAGES), poison: 0 };
     let (mut on, mut off) = (Vec::new(), Vec::new());
@@ -144,10 +102,10 @@ async fn order(arguments: &Arguments, report: &mut Report) -> Measured<()> {
         off.push(rate(load, |_| {}).await?);
         on.push(rate(load, ordered).await?);
     }
-    tell(report, "order_off_rate", "a handler that does nothing: no order", Unit::PerSecond, &off, None);
-    tell(report, "order_on_rate", "order by key, 1,000 keys", Unit::PerSecond, &on, None);
+    report.tell("order_off_rate", "a handler that does nothing: no order", Unit::PerSecond, &off, None);
+    report.tell("order_on_rate", "order by key, 1,000 keys", Unit::PerSecond, &on, None);
     let aim = Some(Aim::AtLeast(0.8));
-    tell(report, "order", "order by key against no order", Unit::Ratio, &ratios(&on, &off), aim);
+    report.tell("order", "order by key against no order", Unit::Ratio, &ratios(&on, &off), aim);
     Ok(())
 }
 
@@ -158,10 +116,9 @@ async fn poison(arguments: &Arguments, report: &mut Report) -> Measured<()> {
         without.push(rate(Load { healthy, poison: 0 }, |_| {}).await?);
         with.push(rate(Load { healthy, poison: healthy / 100 }, |_| {}).await?);
     }
-    tell(report, "poison_rate", "healthy messages, 1 poison to 100", Unit::PerSecond, &with, None);
+    report.tell("poison_rate", "healthy messages, 1 poison to 100", Unit::PerSecond, &with, None);
     let aim = Some(Aim::AtLeast(0.9));
-    tell(
-        report,
+    report.tell(
         "poison",
         "healthy messages: 1 poison to 100 against none",
         Unit::Ratio,
@@ -178,10 +135,9 @@ async fn guards(arguments: &Arguments, report: &mut Report) -> Measured<()> {
         off.push(rate(load, unguarded).await?);
         on.push(rate(load, guarded).await?);
     }
-    tell(report, "guards_rate", "breaker, rate and retry budget on", Unit::PerSecond, &on, None);
+    report.tell("guards_rate", "breaker, rate and retry budget on", Unit::PerSecond, &on, None);
     let aim = Some(Aim::AtLeast(0.97));
-    tell(
-        report,
+    report.tell(
         "guards",
         "breaker, rate and retry budget: on against off",
         Unit::Ratio,
@@ -209,20 +165,10 @@ async fn recovery(arguments: &Arguments, report: &mut Report) -> Measured<()> {
         ratios.push(at_limit / took.saturating_sub(DOWN).as_secs_f64());
     }
     let what = "backlog after an outage of 3 s: the limit's time against the time it took";
-    tell(report, "recovery", what, Unit::Ratio, &ratios, None);
+    report.tell("recovery", what, Unit::Ratio, &ratios, None);
     Ok(())
 }
 
 fn ratios(some: &[f64], against: &[f64]) -> Vec<f64> {
     some.iter().zip(against).map(|(one, other)| one / other).collect()
-}
-
-fn tell(report: &mut Report, name: &str, what: &str, unit: Unit, rounds: &[f64], aim: Option<Aim>) {
-    report.add(Figure {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        unit,
-        spread: rounds.iter().copied().collect(),
-        aim,
-    });
 }

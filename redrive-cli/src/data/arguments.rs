@@ -11,7 +11,7 @@ use super::filter::{Conditions, ListFilter, Selected};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
-    /// Put messages into a queue; prints their ids
+    /// Put messages into a queue or a topic; prints their ids
     Publish(Box<PublishArguments>),
     /// Look at messages that failed
     #[command(
@@ -110,10 +110,13 @@ Examples:
   curl -s https://example.com/order.json | redrive publish queue:orders -
   redrive publish queue:orders --file order.json --header type=OrderPlaced --delay 5m
   redrive publish queue:orders --lines orders.txt
-  redrive publish queue:orders --jsonl orders.jsonl"
+  redrive publish queue:orders --jsonl orders.jsonl
+  redrive publish kafka://localhost:9092/orders '{\"id\": 1}' --key customer-7
+  redrive publish 'amqp://localhost/?queue=orders' '{\"id\": 1}' --delay 5m"
 )]
 pub(crate) struct PublishArguments {
-    /// The queue, such as queue:orders
+    /// The queue, such as queue:orders or amqp://localhost/?queue=orders, or a topic, such as
+    /// kafka://localhost:9092/orders
     #[arg(value_name = "QUEUE")]
     pub(crate) to: String,
     /// The message's body, or - for standard input
@@ -224,6 +227,8 @@ pub(crate) enum ReplayCommand {
     Plan(Box<ReplayArguments>),
     /// Freeze the selection, send it back, and follow it until it ends
     Run(Box<RunReplayArguments>),
+    /// Send messages of a flow's source to that flow once more, and to nobody else
+    Source(SourceReplayArguments),
     /// List replays, newest first
     #[command(
         after_help = "Example:\n  redrive replay ls --json | jq -r 'select(.state == \"running\") | .id'"
@@ -290,6 +295,37 @@ pub(crate) struct RunReplayArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The messages are read from the source once more, put where the flow finds them beside it, and handled \
+                  as fresh ones that carry the replay's id. Other readers of the topic see nothing of it. An instance \
+                  has to run the flow.
+
+Examples:
+  redrive replay source orders --since 2h --reason 'the projection was empty'
+  redrive replay source orders --since 2026-07-01T09:00:00Z --until 2026-07-01T10:00:00Z --reason 'lost an hour'
+  redrive replay source orders --offsets 3:100-199 --offsets 4:90-120 --reason 'asked by accounting'"
+)]
+pub(crate) struct SourceReplayArguments {
+    /// The flow
+    #[arg(value_name = "FLOW")]
+    pub(crate) flow: String,
+    /// What was published since then: a time, or how long ago
+    #[arg(long, value_name = "TIME", required_unless_present = "offsets")]
+    pub(crate) since: Option<String>,
+    /// And until then; default now
+    #[arg(long, value_name = "TIME", requires = "since")]
+    pub(crate) until: Option<String>,
+    /// Offsets of a partition, the last one included; may be repeated
+    #[arg(long, value_name = "PARTITION:FIRST-LAST", conflicts_with = "since")]
+    pub(crate) offsets: Vec<String>,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// At most so many
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -350,7 +386,8 @@ Examples:
   redrive reroute order-17 order-18 queue:orders-by-hand --reason 'needs a person'
   redrive reroute --flow orders --state parked queue:orders-by-hand --reason 'needs a person'")]
 pub(crate) struct RerouteArguments {
-    /// Ids of entries or messages, and last the queue, such as queue:orders-by-hand
+    /// Ids of entries or messages, and last the queue or topic: queue:orders-by-hand, kafka://HOSTS/TOPIC,
+    /// amqp://HOST/VHOST?queue=QUEUE
     #[arg(value_name = "ID… TARGET", required = true)]
     pub(crate) ids_and_target: Vec<String>,
     #[command(flatten)]
@@ -396,6 +433,28 @@ pub(crate) enum LedgerCommand {
     /// Look for what cannot be right; ends with 1 when there is something
     #[command(after_help = "Example:\n  redrive ledger check --data /var/lib/redrive/orders.db")]
     Check(DataArguments),
+    /// Make entries again from what the flows' brokers keep
+    #[command(
+        after_help = "Reads the delay, dead-letter and parking topics of the flows that run, from their beginning. \
+                            What the ledger knows stays as it is, and what people resolved is not brought back. An \
+                            instance has to run on the file.
+
+Example:
+  redrive ledger rebuild --flow orders --reason 'new data file'"
+    )]
+    Rebuild(RebuildArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RebuildArguments {
+    /// The flow; default all that run
+    #[arg(long, value_name = "FLOW")]
+    pub(crate) flow: Option<String>,
+    /// Why; stands in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: DataArguments,
 }
 
 #[derive(Debug, Subcommand)]

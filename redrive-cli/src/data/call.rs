@@ -101,6 +101,15 @@ impl Data {
         Ok(Self { client: Client::in_process(router(api, Access::local())), store: Some(store) })
     }
 
+    /// A broker without a data file: its queues can be published into, and nothing else.
+    #[cfg(any(feature = "kafka", feature = "rabbitmq"))]
+    pub(crate) fn on_broker(broker: Arc<dyn Broker>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let ledger = Arc::new(redrive::engine::NoLedger) as Arc<dyn Ledger>;
+        let api = Api::new(broker, ledger, clock, Arc::new(NoFlows));
+        Self { client: Client::in_process(router(api, Access::local())), store: None }
+    }
+
     /// The file's store, when no instance runs on it.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use redrive::address::{AmqpAddress, SourceAddress};
 use redrive::codes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,14 +27,26 @@ pub(crate) async fn run(deed: &str, arguments: &DeedArguments) -> Result<ExitCod
 
 pub(crate) async fn reroute(arguments: &RerouteArguments) -> Result<ExitCode, Problem> {
     let mut ids = arguments.ids_and_target.clone();
-    let target = ids.pop().unwrap_or_default();
+    let mut target = ids.pop().unwrap_or_default();
     // Without this, an id would be taken for a queue when the target was forgotten.
-    if !target.starts_with("queue:") {
-        let text = format!("`{}` is not a queue", plain(&target));
-        return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, text)
-            .with_help("the last argument says where to, such as queue:orders-by-hand"));
+    let wrong = |target: &str| {
+        let text = format!("`{}` is neither a queue nor a topic", plain(target));
+        Problem::new(codes::WRONG_ARGUMENT, USAGE, text).with_help(
+            "the last argument says where to: queue:orders-by-hand, or kafka://HOSTS/TOPIC or amqp://HOST/VHOST?queue=QUEUE for what a flow read from there",
+        )
+    };
+    if target.starts_with("queue:") {
+        publish::queue(&target)?;
+    } else {
+        match target.parse() {
+            Ok(SourceAddress::Kafka(address)) if address.topics.len() == 1 => {}
+            // The flow has credentials of its own, and these would stand in the audit.
+            Ok(SourceAddress::Amqp(address)) => {
+                target = AmqpAddress { user: None, password: None, ..address }.to_string();
+            }
+            _ => return Err(wrong(&target)),
+        }
     }
-    publish::queue(&target)?;
     let selection = selection(ids, &arguments.conditions)?;
     let mut asked = asked("reroute", &arguments.reason);
     asked.insert("target".into(), json!(target));

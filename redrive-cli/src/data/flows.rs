@@ -34,17 +34,19 @@ pub(crate) fn listed(flows: &[FlowControlled]) -> String {
         .iter()
         .map(|FlowControlled { flow, .. }| {
             let in_hand = flow.in_hand.to_string();
+            let lag = flow.lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string());
             [
                 plain(&flow.name),
                 state(flow.state, flow.holding.as_deref()),
                 in_hand,
+                lag,
                 dash(&flow.from),
                 dash(&flow.to),
             ]
         })
         .collect();
-    let heads = ["flow", "state", "in hand", "from", "to"];
-    let mut text = table::laid_out(heads, &rows, &[4], terminal::width());
+    let heads = ["flow", "state", "in hand", "lag", "from", "to"];
+    let mut text = table::laid_out(heads, &rows, &[5], terminal::width());
     let notes: Vec<_> = flows.iter().flat_map(notes).collect();
     if !notes.is_empty() {
         text.push('\n');

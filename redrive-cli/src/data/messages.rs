@@ -176,8 +176,8 @@ fn described(entry: &Entry) -> String {
 fn told(history: &[HistoryLine]) -> String {
     let shape = Shape {
         empty: "  none",
-        heads: ["at", "what", "took", "reason", "then", "because"],
-        flexible: &[5],
+        heads: ["at", "what", "took", "calls", "reason", "then", "because"],
+        flexible: &[6],
         row: |line: &HistoryLine| {
             let number = line.attempt.map(|number| format!(" {number}")).unwrap_or_default();
             let took = line.took_ms.map(|ms| print(std::time::Duration::from_millis(ms)).to_string());
@@ -191,6 +191,7 @@ fn told(history: &[HistoryLine]) -> String {
                 local(line.at),
                 format!("{}{number}", plain(&line.what)),
                 took.unwrap_or_default(),
+                line.calls.map(|calls| calls.to_string()).unwrap_or_default(),
                 reason.unwrap_or_default(),
                 decision.or(who).unwrap_or_default(),
                 why.join("; "),

@@ -39,6 +39,18 @@ pub(crate) fn run(command: DataCommand) -> Result<ExitCode, Problem> {
     runtime.block_on(dispatch(command))
 }
 
+/// What the running instance's flows need at their brokers.
+pub(crate) async fn topology(data: Option<std::path::PathBuf>, json: bool) -> Result<ExitCode, Problem> {
+    let arguments = arguments::DataArguments { data, json };
+    let data = call::Data::open(&arguments, call::Absent::Refuse).await?;
+    let mut answer = data.get("/v1/topology").await?;
+    let all = shown::all_typed(&shown::list(&mut answer, "topology")?)?;
+    if all.is_empty() {
+        crate::terminal::say("no flow runs on this file; -c FILE or --from ADDRESS says which there will be");
+    }
+    crate::topology::print(&all, json)
+}
+
 async fn dispatch(command: DataCommand) -> Result<ExitCode, Problem> {
     match command {
         DataCommand::Publish(arguments) => publish::run(&arguments).await,
@@ -62,6 +74,7 @@ async fn dispatch(command: DataCommand) -> Result<ExitCode, Problem> {
         DataCommand::Copy(arguments) => copy::run(&arguments).await,
         DataCommand::Queues(arguments) => queues::run(&arguments).await,
         DataCommand::Ledger(LedgerCommand::Check(arguments)) => ledger::check(&arguments).await,
+        DataCommand::Ledger(LedgerCommand::Rebuild(arguments)) => ledger::rebuild(&arguments).await,
         DataCommand::Audit(AuditCommand::Ls(arguments)) => audit::ls(&arguments).await,
     }
 }

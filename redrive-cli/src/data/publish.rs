@@ -27,14 +27,88 @@ const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 pub(crate) async fn run(arguments: &PublishArguments) -> Result<ExitCode, Problem> {
-    let queue = queue(&arguments.to)?;
-    let path = format!("/v1/queues/{}/messages", encoded(&queue));
+    let target = target(&arguments.to)?;
+    let path = format!("/v1/queues/{}/messages", encoded(target.queue()));
     let source = source(arguments)?;
-    let data = Data::open(&arguments.common, Absent::Make).await?;
+    let data = match &target {
+        Target::Queue(_) => Data::open(&arguments.common, Absent::Make).await?,
+        #[cfg(feature = "kafka")]
+        Target::Topic(address) => on_kafka(arguments, address)?,
+        #[cfg(feature = "rabbitmq")]
+        Target::RabbitMq(address) => on_rabbitmq(address)?,
+    };
     match source {
         Source::One(body) => one(arguments, &data, &path, &body).await,
         Source::Lines(lines, form) => many(arguments, &data, &path, lines, form).await,
     }
+}
+
+/// Where messages go.
+enum Target {
+    Queue(String),
+    #[cfg(feature = "kafka")]
+    Topic(redrive::address::KafkaAddress),
+    #[cfg(feature = "rabbitmq")]
+    RabbitMq(redrive::address::AmqpAddress),
+}
+
+impl Target {
+    fn queue(&self) -> &str {
+        match self {
+            Self::Queue(name) => name,
+            #[cfg(feature = "kafka")]
+            Self::Topic(address) => address.topics.first().map_or("", String::as_str),
+            #[cfg(feature = "rabbitmq")]
+            Self::RabbitMq(address) => address.queue.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+fn target(address: &str) -> Result<Target, Problem> {
+    #[cfg(feature = "kafka")]
+    if let Ok(SourceAddress::Kafka(kafka)) = address.parse() {
+        if kafka.topics.len() != 1 {
+            return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, "a message goes to one topic")
+                .with_help("name one: kafka://localhost:9092/orders"));
+        }
+        return Ok(Target::Topic(kafka));
+    }
+    #[cfg(feature = "rabbitmq")]
+    if let Ok(SourceAddress::Amqp(rabbit)) = address.parse() {
+        return Ok(Target::RabbitMq(rabbit));
+    }
+    queue(address).map(Target::Queue)
+}
+
+/// A broker's name in the address is looked up in the configuration, when there is one.
+#[cfg(feature = "kafka")]
+fn on_kafka(arguments: &PublishArguments, address: &redrive::address::KafkaAddress) -> Result<Data, Problem> {
+    if arguments.carried.delay.is_some() {
+        return Err(Problem::new(codes::WRONG_ARGUMENT, USAGE, "Kafka hands messages out at once")
+            .with_help("a flow that forwards delivers a message when it is due: docs/forward.md"));
+    }
+    let broker = redrive::brokers::kafka(&written()?, address, &files::env);
+    let broker = broker.map_err(|error| Problem::new(error.code(), FAILED, error.to_string()))?;
+    terminal::say(&format!("to {}", SourceAddress::Kafka(address.clone())));
+    Ok(Data::on_broker(broker))
+}
+
+/// What waits for its time does so in the queues of the flow that reads the queue.
+#[cfg(feature = "rabbitmq")]
+fn on_rabbitmq(address: &redrive::address::AmqpAddress) -> Result<Data, Problem> {
+    let broker = redrive::brokers::rabbitmq(&written()?, address, &files::env);
+    let broker = broker.map_err(|error| Problem::new(error.code(), FAILED, error.to_string()))?;
+    terminal::say(&format!("to {address}"));
+    Ok(Data::on_broker(broker))
+}
+
+/// The configuration, when there is one.
+#[cfg(any(feature = "kafka", feature = "rabbitmq"))]
+fn written() -> Result<redrive::config::Config, Problem> {
+    Ok(match files::config(None) {
+        Some(path) => redrive::config::check(&files::read(&path)?, &files::env).value.unwrap_or_default(),
+        None => redrive::config::Config::default(),
+    })
 }
 
 /// The name in `queue:NAME`.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive::engine::port::QueueInfo;
+use redrive::server::QueueShown;
 
 use super::arguments::DataArguments;
 use super::call::{Absent, Data};
@@ -10,11 +10,11 @@ use super::list::{self, Shape};
 use super::shown::{self, plain};
 use crate::problem::Problem;
 
-pub(crate) const SHAPE: Shape<'_, QueueInfo, 4> = Shape {
+pub(crate) const SHAPE: Shape<'_, QueueShown, 4> = Shape {
     empty: "  none",
     heads: ["queue", "ready", "waiting", "limit"],
     flexible: &[],
-    row: |queue| {
+    row: |QueueShown { queue, .. }| {
         let limit = queue.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
         [plain(&queue.name), queue.depth.ready.to_string(), queue.depth.waiting.to_string(), limit]
     },

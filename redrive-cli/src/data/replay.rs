@@ -8,11 +8,13 @@ use std::time::Duration;
 use redrive::codes;
 use redrive::engine::ReplayDriver;
 use redrive::engine::port::{Ledger, Replay, ReplayItem, ReplayPlan, ReplayState, SystemClock};
+use redrive::server::SourceReplayed;
 use redrive::signals::told_to_stop;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{
-    ListArguments, ReplayArguments, ReplayCommand, RunReplayArguments, ShowReplayArguments, SteerArguments,
+    ListArguments, ReplayArguments, ReplayCommand, RunReplayArguments, ShowReplayArguments,
+    SourceReplayArguments, SteerArguments,
 };
 use super::call::{Absent, Data};
 use super::filter::encoded;
@@ -33,6 +35,7 @@ pub(crate) async fn run(command: &ReplayCommand) -> Result<ExitCode, Problem> {
     match command {
         ReplayCommand::Plan(arguments) => plan(arguments).await,
         ReplayCommand::Run(arguments) => begin(arguments).await,
+        ReplayCommand::Source(arguments) => source(arguments).await,
         ReplayCommand::Ls(arguments) => ls(arguments).await,
         ReplayCommand::Show(arguments) => show(arguments).await,
         ReplayCommand::Pause(arguments) => steer("pause", arguments).await,
@@ -80,6 +83,34 @@ async fn plan(arguments: &ReplayArguments) -> Result<ExitCode, Problem> {
     if more > 0 {
         let _ = writeln!(text, "  … and {more} more");
     }
+    terminal::print(&text)
+}
+
+async fn source(arguments: &SourceReplayArguments) -> Result<ExitCode, Problem> {
+    let mut request = json!({ "flow": arguments.flow, "reason": arguments.reason });
+    for (name, value) in [("since", &arguments.since), ("until", &arguments.until), ("by", &who::name())] {
+        if let Some(value) = value {
+            request[name] = json!(value);
+        }
+    }
+    if !arguments.offsets.is_empty() {
+        request["offsets"] = json!(arguments.offsets);
+    }
+    let data = Data::open(&arguments.common, Absent::Refuse).await?;
+    let mut progress = Progress::new();
+    progress.show("reading the source".to_owned());
+    let answer = data.post("/v1/replays/source", &request).await?;
+    drop(progress);
+    if arguments.common.json {
+        return terminal::print(&format!("{answer}\n"));
+    }
+    let done: SourceReplayed = shown::typed(&answer)?;
+    let text = format!(
+        "{} sent to {} as replay {}\n",
+        shown::counted(done.messages, "message"),
+        plain(&done.flow),
+        done.id
+    );
     terminal::print(&text)
 }
 

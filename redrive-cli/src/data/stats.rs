@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use redrive::engine::port::{QueueInfo, StateCount};
-use redrive::server::FlowControlled;
+use redrive::engine::port::StateCount;
+use redrive::server::{FlowControlled, QueueShown};
 
 use super::arguments::DataArguments;
 use super::call::{Absent, Data};
@@ -21,7 +21,7 @@ pub(crate) async fn run(arguments: &DataArguments) -> Result<ExitCode, Problem> 
     }
     let mut states: Vec<StateCount> = shown::all_typed(&shown::list(&mut answer, "states")?)?;
     states.retain(|count| count.count > 0);
-    let queues: Vec<QueueInfo> = shown::all_typed(&shown::list(&mut answer, "queues")?)?;
+    let queues: Vec<QueueShown> = shown::all_typed(&shown::list(&mut answer, "queues")?)?;
     let flows: Vec<FlowControlled> = shown::all_typed(&shown::list(&mut answer, "flows")?)?;
     let mut parts =
         vec![part("messages that failed", &states, &STATES), part("queues", &queues, &queues::SHAPE)];

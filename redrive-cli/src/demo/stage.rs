@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive::config::{self, Config};
 use redrive::engine::FlowView;
 use redrive::engine::port::{Broker as _, EntryState, Ledger as _, NewMessage, Published};
-use redrive::setup::{InCode, flow_spec};
+use redrive::setup::{self, InCode};
 use redrive::sqlite::Store;
 use redrive::{Instance, InstanceOptions, codes};
 use serde_json::json;
@@ -58,7 +58,7 @@ impl Stage {
         let downstream =
             Downstream::start(pace).await.map_err(|error| failed("the demo's downstream", error))?;
         let config = configuration(&downstream.url(), pace)?;
-        let flow = flow_spec(&config, FLOW, InCode::default(), &|_| None);
+        let flow = setup::flow(&config, FLOW, InCode::default(), &|_| None);
         let flow = flow.map_err(|error| failed("the demo's flow", error))?;
         let started = instance.start(flow, &downstream.url()).await;
         started.map_err(|error| failed("the demo's flow", error))?;

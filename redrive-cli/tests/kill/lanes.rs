@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use redrive::core::{Random as _, SplitMix64};
-use redrive::engine::fail::POINTS;
+use redrive::engine::fail::EMBEDDED;
 use redrive::engine::port::{EntryState, Filter, Ledger as _, Page};
 use redrive::sqlite::{Options, Store};
 
@@ -80,7 +80,7 @@ fn check(data: &Path, journal: &Journal, when: &str) {
 
 #[test]
 fn lanes_keep_their_order_at_any_named_moment() {
-    for point in POINTS {
+    for point in EMBEDDED {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("kill.db");
         let journal = Journal::start();

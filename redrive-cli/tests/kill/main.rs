@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::{Journal, post};
 use process::{Process, was_killed};
 use redrive::core::{Random as _, SplitMix64};
-use redrive::engine::fail::POINTS;
+use redrive::engine::fail::EMBEDDED;
 use redrive::engine::port::{Broker as _, EntryState, Filter, Ledger as _, Page};
 use redrive::sqlite::{Options, Store};
 
@@ -181,7 +181,7 @@ fn check(data: &Path, journal: &Journal, messages: &[(String, &str)], fixed: boo
 
 #[test]
 fn nothing_is_lost_at_any_named_moment() {
-    for point in POINTS {
+    for point in EMBEDDED {
         // The second time it is passed, when there is one: the first is often before anything of interest.
         let deaths = match scenario(point, 2) {
             0 => scenario(point, 1),

@@ -108,6 +108,10 @@ pub enum By {
     Resolver(Arc<str>),
     /// A rule, by its name.
     Rule(Arc<str>),
+    /// The signature of the message's headers, which did not hold.
+    Signature,
+    /// The message's body, which is gone.
+    Body,
     /// No rule knew it.
     Nothing,
 }
@@ -119,6 +123,10 @@ impl std::fmt::Display for By {
             Self::Wrapper(handling) => write!(f, "the error's wrapper ({handling})"),
             Self::Resolver(name) => write!(f, "resolver `{name}`"),
             Self::Rule(name) => write!(f, "rule `{name}`"),
+            Self::Signature => {
+                f.write_str("the headers are not signed by a key of the flow, for the second time")
+            }
+            Self::Body => f.write_str("its body is not where it lay any more, and nobody else has it"),
             Self::Nothing => f.write_str("no rule matches"),
         }
     }

@@ -143,6 +143,23 @@ impl FactSources {
         }
     }
 
+    /// The deadline alone, for whoever needs nothing else; without a source for it nothing is read.
+    ///
+    /// ```
+    /// use redrive_core::{FactSources, Headers, Timestamp};
+    ///
+    /// let sources = FactSources { deadline: Some("header:deadline".parse()?), ..FactSources::default() };
+    /// let mut headers = Headers::new();
+    /// headers.push("deadline", "1782896400");
+    /// assert_eq!(sources.find_deadline(&headers, None), Some(Timestamp::from_millis(1_782_896_400_000)));
+    /// assert_eq!(FactSources::default().find_deadline(&headers, None), None);
+    /// # Ok::<(), redrive_core::FactSourceError>(())
+    /// ```
+    pub fn find_deadline(&self, headers: &Headers, body: Option<&[u8]>) -> Option<Timestamp> {
+        let text = self.deadline.as_ref()?.find(headers, body)?;
+        parse_deadline(&text)
+    }
+
     /// Each source with the headers that are asked when it is not configured, in the order of the fields.
     fn all(&self) -> [(Option<&FactSource>, &'static [&'static str]); 8] {
         [

@@ -80,14 +80,19 @@ impl AddAssign for Counts {
 
 impl SubAssign for Counts {
     fn sub_assign(&mut self, other: Self) {
-        self.firsts -= other.firsts;
-        self.retries -= other.retries;
+        self.firsts = self.firsts.saturating_sub(other.firsts);
+        self.retries = self.retries.saturating_sub(other.retries);
     }
 }
 
 impl Counts {
     fn has_room(self, share: u64) -> bool {
         (u128::from(self.retries) + 1) * u128::from(MILLION) <= u128::from(self.firsts) * u128::from(share)
+    }
+
+    fn room(self, share: u64) -> u64 {
+        let allowed = u128::from(self.firsts) * u128::from(share) / u128::from(MILLION);
+        u64::try_from(allowed).unwrap_or(u64::MAX).saturating_sub(self.retries)
     }
 }
 
@@ -168,6 +173,55 @@ impl RetryBudget {
         }
         let now = Duration::from_nanos(self.latest);
         self.floor.as_mut().is_some_and(|floor| floor.try_take(now, 1).is_ok())
+    }
+
+    /// How many retries the share has room for; what the floor lets through comes on top.
+    pub fn room(&mut self, now: Duration) -> u64 {
+        self.tick(now);
+        self.counts.total().room(self.share)
+    }
+
+    /// Counts up to `n` retries ahead, as many as the share has room for, and says how many. They may start until the
+    /// window [moves on](Self::turns_at): until then nothing leaves it that they were counted against. For whoever
+    /// hands them out beside the budget.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redrive_core::guard::{RetryBudget, RetryBudgetConfig};
+    ///
+    /// let mut budget = RetryBudget::new(RetryBudgetConfig { floor: None, ..RetryBudgetConfig::default() })?;
+    /// let now = Duration::ZERO;
+    /// budget.deposit_many(now, 20);
+    /// assert_eq!(budget.room(now), 6);
+    /// assert_eq!(budget.spend_ahead(now, 4), 4);
+    /// assert_eq!(budget.spend_ahead(now, 4), 2);
+    /// assert!(!budget.try_spend(now));
+    /// # Ok::<(), redrive_core::guard::GuardError>(())
+    /// ```
+    #[must_use = "only so many retries may start"]
+    pub fn spend_ahead(&mut self, now: Duration, n: u64) -> u64 {
+        let taken = self.room(now).min(n);
+        self.counts.add(Counts { firsts: 0, retries: taken });
+        taken
+    }
+
+    /// Takes back `n` retries that were [counted ahead](Self::spend_ahead) at the moment `at` and did not start. What has
+    /// left the window since then is left out.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redrive_core::guard::{RetryBudget, RetryBudgetConfig};
+    ///
+    /// let mut budget = RetryBudget::new(RetryBudgetConfig { floor: None, ..RetryBudgetConfig::default() })?;
+    /// let now = Duration::ZERO;
+    /// budget.deposit_many(now, 20);
+    /// assert_eq!(budget.spend_ahead(now, 6), 6);
+    /// budget.take_back(now, 2);
+    /// assert_eq!(budget.room(now), 2);
+    /// # Ok::<(), redrive_core::guard::GuardError>(())
+    /// ```
+    pub fn take_back(&mut self, at: Duration, n: u64) {
+        self.counts.take_back_at(nanos(at), Counts { firsts: 0, retries: n });
     }
 
     /// When a retry may pass if nothing else happens until then; `None` when only more first attempts can bring

@@ -58,16 +58,29 @@ impl<T: Copy + Default + AddAssign + SubAssign> Buckets<T> {
 
     /// Adds to the bucket of `at`, which may have passed; what has left the window is left out.
     pub(super) fn add_at(&mut self, at: u64, events: T) {
-        if at >= self.ends.saturating_sub(self.width) {
-            return self.add(events);
+        if let Some(place) = self.place_of(at) {
+            self.ring[place] += events;
+            self.total += events;
         }
-        let behind = self.head.saturating_sub(at / self.width);
-        let Some(behind) = usize::try_from(behind).ok().filter(|behind| *behind < self.ring.len()) else {
-            return;
-        };
-        let place = if behind <= self.at { self.at - behind } else { self.ring.len() + self.at - behind };
-        self.ring[place] += events;
-        self.total += events;
+    }
+
+    /// Takes back what was added to the bucket of `at`, unless that has left the window.
+    pub(super) fn take_back_at(&mut self, at: u64, events: T) {
+        if let Some(place) = self.place_of(at) {
+            self.ring[place] -= events;
+            self.total -= events;
+        }
+    }
+
+    fn place_of(&self, at: u64) -> Option<usize> {
+        if at >= self.ends.saturating_sub(self.width) {
+            return Some(self.at);
+        }
+        let behind = usize::try_from(self.head.saturating_sub(at / self.width)).ok()?;
+        if behind >= self.ring.len() {
+            return None;
+        }
+        Some(if behind <= self.at { self.at - behind } else { self.ring.len() + self.at - behind })
     }
 
     /// When the current bucket ends.

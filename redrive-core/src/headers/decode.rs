@@ -242,6 +242,7 @@ impl<'a> Reader<'a> {
             handler_version: self.text(Field::HandlerVersion, MAX_ERROR_TYPE),
             correlation_id: self.id(Field::CorrelationId),
             causation_id: self.id(Field::CausationId),
+            forward_to: self.whole_text(Field::ForwardTo, |text| text.into_id(MAX_TOPIC)),
             mac_failures: self.counter(Field::MacFailures).unwrap_or(0),
             replay: self.replay(),
         };

@@ -109,6 +109,7 @@ fn value_of(trail: &Trail, field: Field, digits: &mut BytesMut) -> Option<Bytes>
         Field::ReplayedBy => return replay.and_then(|replay| text(&replay.by)),
         Field::ReplayReason => return replay.and_then(|replay| text(&replay.reason)),
         Field::OriginalDeathCount => replay.and_then(|replay| counted(replay.death_count)),
+        Field::ForwardTo => return text(&trail.forward_to),
         Field::MacFailures => counted(trail.mac_failures),
         Field::Mac => None,
     };

@@ -56,6 +56,7 @@ fields! {
     ReplayedBy = "x-replayed-by",
     ReplayReason = "x-replay-reason",
     OriginalDeathCount = "x-original-death-count",
+    ForwardTo = "x-forward-to",
     MacFailures = "x-redrive-mac-failures",
     Mac = "x-redrive-mac",
 }

@@ -6,8 +6,8 @@
 //! over the values and not over the header text: a message that went through another spelling still verifies.
 //!
 //! Covered: the body, the origin (topic, partition, offset, timestamp), attempt, attempts allowed, due time,
-//! route, first failure, calls used, summed delay, held time, delay counter, entry id, wait id, and the count of
-//! MAC failures.
+//! route, first failure, calls used, summed delay, held time, delay counter, entry id, wait id, the count of
+//! MAC failures, and the target that the message asks to be sent on to, when it names one.
 //!
 //! The bytes that are signed, in that order after the text `redrive-mac-v1`: each value as its length in 8 bytes,
 //! big-endian, and then itself; numbers and times (in milliseconds) as 8 bytes, big-endian; the body as its SHA-256.
@@ -253,6 +253,10 @@ impl Covered {
         self.value(text(&trail.entry_id).as_deref());
         self.value(text(&trail.wait_id).as_deref());
         self.number(Some(i64::from(trail.mac_failures)));
+        // Only where there is one, so that what was signed before there were targets still verifies.
+        if let Some(target) = &trail.forward_to {
+            self.value(Some(target.as_bytes()));
+        }
     }
 
     fn number(&mut self, value: Option<i64>) {
@@ -275,8 +279,8 @@ pub enum Trust {
     /// Go on with this trail instead: a first attempt. The wait of the level the message was found on is kept,
     /// so it never runs at once; count it and raise the alarm.
     Restart(Box<Trail>),
-    /// Park the message as `SIGNATURE_INVALID`.
-    Park,
+    /// Park the message as `SIGNATURE_INVALID`, with this trail: nothing in it was claimed by the message.
+    Park(Box<Trail>),
 }
 
 /// What follows from a MAC that does not hold.
@@ -295,16 +299,15 @@ pub fn after_bad_mac(check: MacCheck, claimed: &Trail) -> Trust {
     if check == MacCheck::Valid || (check == MacCheck::Missing && claims_nothing(claimed)) {
         return Trust::Trusted;
     }
-    if claimed.mac_failures > 0 {
-        return Trust::Park;
-    }
-    Trust::Restart(Box::new(Trail {
-        mac_failures: 1,
+    let again = claimed.mac_failures > 0;
+    let trail = Box::new(Trail {
+        mac_failures: if again { 2 } else { 1 },
         idempotency_key: claimed.idempotency_key.clone(),
         correlation_id: claimed.correlation_id.clone(),
         causation_id: claimed.causation_id.clone(),
         ..Trail::default()
-    }))
+    });
+    if again { Trust::Park(trail) } else { Trust::Restart(trail) }
 }
 
 fn claims_nothing(trail: &Trail) -> bool {
@@ -323,6 +326,7 @@ fn claims_nothing(trail: &Trail) -> bool {
         delay_total: trail.delay_total,
         held: trail.held,
         mac_failures: trail.mac_failures,
+        forward_to: trail.forward_to.clone(),
         ..Trail::default()
     };
     covered == Trail::default()

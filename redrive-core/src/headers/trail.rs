@@ -106,6 +106,8 @@ pub struct Trail {
     pub correlation_id: Option<Text>,
     /// The causation id; written only when the message has none.
     pub causation_id: Option<Text>,
+    /// Where the message asks to be sent on to, when its flow forwards.
+    pub forward_to: Option<Text>,
     /// How many of the message's copies came with a MAC that did not hold; see
     /// [`after_bad_mac`](super::after_bad_mac).
     pub mac_failures: u32,
@@ -144,6 +146,7 @@ impl Trail {
             *time = time.map(|at| at.max(Timestamp::from_millis(0)));
         }
         self.origin.topic = self.origin.topic.and_then(|topic| topic.into_id(MAX_TOPIC));
+        self.forward_to = self.forward_to.and_then(|target| target.into_id(MAX_TOPIC));
         self.origin.partition = self.origin.partition.filter(|partition| *partition >= 0);
         self.origin.offset = self.origin.offset.filter(|offset| *offset >= 0);
         self.origin.timestamp = self.origin.timestamp.filter(|at| at.as_millis() >= 0);

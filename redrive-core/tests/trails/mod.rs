@@ -66,6 +66,7 @@ prop_compose! {
         origin in origin(),
         delay_route in route(),
         replay in replay(),
+        forward_to in option::of("[a-zA-Z0-9._-]{1,249}"),
     ) -> Trail {
         Trail {
             attempt: counters.0,
@@ -93,6 +94,7 @@ prop_compose! {
             handler_version: texts.4,
             correlation_id: ids.3,
             causation_id: ids.4,
+            forward_to: forward_to.map(Text::from),
             mac_failures: counters.4,
             replay,
         }
@@ -133,6 +135,7 @@ pub(crate) fn full() -> Trail {
         handler_version: own("order-worker:2.17.4"),
         correlation_id: own("corr-214"),
         causation_id: own("cmd-883"),
+        forward_to: own("orders.due"),
         mac_failures: 1,
         replay: Some(Replay {
             id: own("replay-20260701-001"),

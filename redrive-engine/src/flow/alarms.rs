@@ -21,6 +21,8 @@ pub(crate) const SUSPECTS: &str = "suspects";
 pub(crate) const BROKER_AWAY: &str = "broker_away";
 /// The flow's queue takes no more messages.
 pub(crate) const QUEUE_FULL: &str = "queue_full";
+/// Messages come whose headers no key of the flow has signed.
+pub(crate) const SIGNATURE_INVALID: &str = "signature_invalid";
 
 /// The alarms of a flow.
 #[derive(Debug)]

@@ -74,7 +74,10 @@ pub(crate) async fn look(shared: &Shared) -> Result<(), PortError> {
 /// Looks until the flow stops. A ledger that does not answer leaves in force what was.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     let mut looks = 0_u32;
+    let mut raised = Vec::new();
     while shared.sleep(EVERY).await.is_ok() {
+        look_at_broker(&shared, &mut raised);
+        shared.look_for_quiet();
         let mut seen = look(&shared).await;
         if looks.is_multiple_of(QUEUE_EVERY) && seen.is_ok() {
             seen = look_at_queue(&shared).await;
@@ -86,14 +89,30 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
     }
 }
 
+/// Raises what the broker says that a person should know, and takes back what it does not say any more.
+fn look_at_broker(shared: &Shared, raised: &mut Vec<&'static str>) {
+    let alarms = shared.broker.alarms();
+    raised.retain(|name| {
+        let stays = alarms.iter().any(|alarm| alarm.name == *name);
+        if !stays {
+            shared.alarms.clear(name);
+        }
+        stays
+    });
+    for alarm in alarms {
+        if !raised.contains(&alarm.name) {
+            raised.push(alarm.name);
+            shared.alarms.raise(alarm.name, shared.clock.now(), || alarm.why);
+        }
+    }
+}
+
 /// Raises an alarm when the flow's queue is at its limit: whoever publishes is refused then.
 async fn look_at_queue(shared: &Shared) -> Result<(), PortError> {
-    let queues = shared.broker.queues().await?;
-    let Some(queue) = queues.iter().find(|queue| *queue.name == *shared.spec.source) else { return Ok(()) };
-    let full = queue.limit.filter(|limit| queue.depth.ready + queue.depth.waiting >= *limit);
-    match full {
+    let queue = &shared.spec.source;
+    match shared.broker.full(queue).await? {
         Some(limit) => shared.alarms.raise(alarms::QUEUE_FULL, shared.clock.now(), || {
-            format!("the queue {} is at its limit of {limit} messages; publishers are refused", queue.name)
+            format!("the queue {queue} is at its limit of {limit} messages; publishers are refused")
         }),
         None => shared.alarms.clear(alarms::QUEUE_FULL),
     }

@@ -3,8 +3,8 @@
 //! Every guard is asked here, before a worker has a message in hand: what a guard refuses stays on the desk, costs no
 //! attempt and keeps no worker. When the refusal lasts, everything on the desk is given back to the source.
 //!
-//! The order of the questions: is the flow paused; does it stand still for one message; is there a suspect, which runs
-//! alone; is the rate used up; is the endpoint down; whose turn is it, a fresh message's or a retry's, and is there room
+//! The order of the questions: is the flow paused; is there a suspect, which runs alone; does anything stand still for one
+//! message; is the rate used up; is the endpoint down; whose turn is it, a fresh message's or a retry's, and is there room
 //! in the retry budget.
 
 use std::collections::VecDeque;
@@ -15,9 +15,10 @@ use std::time::Duration;
 use redrive_core::guard::{BreakerState, Outcome, Turn};
 use tokio::sync::Notify;
 
+use super::gates::{Closing, Gates};
 use super::guards::{Guards, Refused, Ticket};
 use super::job::Job;
-use crate::port::Tag;
+use crate::port::{Revoked, Tag};
 
 /// How many messages are taken in while nobody knows whether the endpoint is back.
 const PROBING: usize = 32;
@@ -25,7 +26,7 @@ const PROBING: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Desk {
     state: Mutex<State>,
-    /// Whether the flow stands still for one message: asked at every settlement, so it costs no lock.
+    /// Whether anything stands still for one message: asked at every settlement, so it costs no lock.
     gated: AtomicBool,
     /// Something was put on the desk, or may be taken that could not be before.
     news: Notify,
@@ -41,10 +42,7 @@ struct State {
     /// Messages that were being handled when the process died. They run first, and alone.
     suspects: VecDeque<Job>,
     guards: Guards,
-    /// The message that the flow stands still for.
-    gate: Option<Tag>,
-    /// That message, between two of its attempts.
-    gatekeeper: Option<Job>,
+    gates: Gates,
     /// Whether nothing could be settled.
     halted: bool,
     paused: bool,
@@ -83,15 +81,14 @@ pub(crate) struct Pauses {
 }
 
 impl Desk {
-    pub(crate) fn new(guards: Guards, long_hold: Duration) -> Self {
+    pub(crate) fn new(guards: Guards, gates: Gates, long_hold: Duration) -> Self {
         Self {
             state: Mutex::new(State {
                 fresh: VecDeque::new(),
                 retries: VecDeque::new(),
                 suspects: VecDeque::new(),
                 guards,
-                gate: None,
-                gatekeeper: None,
+                gates,
                 halted: false,
                 paused: false,
                 retries_paused: None,
@@ -131,9 +128,7 @@ impl Desk {
     /// Puts a message back whose wait in a worker's hand is over: before the others.
     pub(crate) fn put_back(&self, job: Job) {
         let mut state = self.state();
-        if state.gate == Some(job.delivery.tag) {
-            state.gatekeeper = Some(job);
-        } else {
+        if let Some(job) = state.gates.put(job) {
             state.retries.push_front(job);
         }
         drop(state);
@@ -194,35 +189,46 @@ impl Desk {
         changed
     }
 
-    /// Lets the flow stand still for this message; answers whether it does. Another may have been first.
-    pub(crate) fn close_gate(&self, tag: Tag) -> bool {
+    /// Lets the partition, or the flow, stand still for this message. Another may have been first.
+    pub(crate) fn close_gate(&self, tag: Tag) -> Closing {
         let mut state = self.state();
         self.gated.store(true, Ordering::Release);
-        *state.gate.get_or_insert(tag) == tag
+        let State { gates, fresh, retries, .. } = &mut *state;
+        gates.close(tag, [retries, fresh])
     }
 
-    /// The flow goes on, if this message held it; answers whether it did.
-    pub(crate) fn open_gate(&self, tag: Tag) -> bool {
-        if !self.gated.load(Ordering::Acquire) {
-            return false;
-        }
-        let mut state = self.state();
-        let mine = state.gate == Some(tag);
-        if mine {
-            state.gate = None;
-            self.gated.store(false, Ordering::Release);
-            drop(state);
-            self.news.notify_one();
-        }
-        mine
-    }
-
-    /// The message that the flow stands still for.
-    pub(crate) fn gate(&self) -> Option<Tag> {
+    /// What stood still goes on, if this message held it. When it did, the answer is whether nothing stands any more.
+    pub(crate) fn open_gate(&self, tag: Tag) -> Option<bool> {
         if !self.gated.load(Ordering::Acquire) {
             return None;
         }
-        self.state().gate
+        let mut state = self.state();
+        let behind = state.gates.open(tag)?;
+        state.put_first(behind);
+        let all_open = state.gates.is_empty();
+        self.gated.store(!all_open, Ordering::Release);
+        drop(state);
+        self.news.notify_one();
+        Some(all_open)
+    }
+
+    /// Whether something stands still for one message.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gated.load(Ordering::Acquire)
+    }
+
+    /// Whether the whole flow stands still for this message.
+    pub(crate) fn all_wait_for(&self, tag: Tag) -> bool {
+        if !self.is_gated() {
+            return false;
+        }
+        let state = self.state();
+        !state.gates.are_many() && state.gates.is_for(tag)
+    }
+
+    /// Takes everything off the desk that came from a stream which is lost.
+    pub(crate) fn revoke(&self, revoked: Revoked) -> Vec<Job> {
+        self.state().take(|job| revoked.had(job.delivery.tag))
     }
 
     pub(crate) fn endpoint_proven(&self, now: Duration) -> bool {
@@ -265,7 +271,7 @@ impl Desk {
 
     /// Everything on the desk, for a flow that stops.
     pub(crate) fn clear(&self) -> Vec<Job> {
-        self.state().clear()
+        self.state().take(|_| true)
     }
 }
 
@@ -279,25 +285,37 @@ pub(crate) struct Appetite {
 impl State {
     fn put(&mut self, job: Job) {
         if job.crashes > 0 {
-            self.suspects.push_back(job);
-        } else if job.attempts() > 0 {
+            return self.suspects.push_back(job);
+        }
+        let Some(job) = self.gates.put(job) else { return };
+        if job.attempts() > 0 {
             self.retries.push_back(job);
         } else {
             self.fresh.push_back(job);
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.fresh.is_empty()
-            && self.retries.is_empty()
-            && self.suspects.is_empty()
-            && self.gatekeeper.is_none()
+    /// Puts messages before all others, in their order.
+    fn put_first(&mut self, jobs: VecDeque<Job>) {
+        for job in jobs.into_iter().rev() {
+            let queue = if job.attempts() > 0 { &mut self.retries } else { &mut self.fresh };
+            queue.push_front(job);
+        }
     }
 
-    fn clear(&mut self) -> Vec<Job> {
-        let first = self.gatekeeper.take();
-        let rest = [&mut self.suspects, &mut self.retries, &mut self.fresh];
-        first.into_iter().chain(rest.into_iter().flat_map(|queue| queue.drain(..))).collect()
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.retries.is_empty() && self.suspects.is_empty() && self.gates.are_idle()
+    }
+
+    /// Takes away what fits, wherever it stands.
+    fn take(&mut self, fits: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let mut taken = self.gates.take(&fits);
+        for queue in [&mut self.suspects, &mut self.retries, &mut self.fresh] {
+            for job in std::mem::take(queue) {
+                if fits(&job) { taken.push(job) } else { queue.push_back(job) }
+            }
+        }
+        taken
     }
 
     fn pick(&mut self, now: Duration) -> Pick {
@@ -327,12 +345,11 @@ impl State {
             self.retries_paused = Some(now);
             return Pick::GiveBack(self.retries.drain(..).collect());
         }
-        let (fresh, retries) = if !self.suspects.is_empty() {
-            (true, false)
-        } else if self.gate.is_some() {
-            (false, self.gatekeeper.is_some())
+        let (fresh, retries) = if self.suspects.is_empty() {
+            let retries = !self.retries.is_empty() && self.retries_paused.is_none();
+            (!self.fresh.is_empty(), retries || self.gates.has_keeper())
         } else {
-            (!self.fresh.is_empty(), !self.retries.is_empty() && self.retries_paused.is_none())
+            (true, false)
         };
         if !fresh && !retries {
             return give_back_at.map_or(Pick::Nothing, Pick::Until);
@@ -344,12 +361,10 @@ impl State {
         self.alone = !self.suspects.is_empty();
         let job = if self.alone {
             self.suspects.pop_front()
-        } else if self.gate.is_some() {
-            self.gatekeeper.take()
         } else if turn == Turn::Fresh {
             self.fresh.pop_front()
         } else {
-            self.retries.pop_front()
+            self.gates.take_keeper().or_else(|| self.retries.pop_front())
         };
         let Some(job) = job else {
             self.guards.withdraw(ticket);
@@ -374,7 +389,7 @@ impl State {
         }
         if now >= give_back_at {
             self.gave_back = true;
-            return Pick::GiveBack(self.clear());
+            return Pick::GiveBack(self.take(|_| true));
         }
         Pick::Until(refused.until.map_or(give_back_at, |until| until.min(give_back_at)))
     }

@@ -8,7 +8,8 @@ use redrive_core::{Action, Decision, Envelope, Facts, Failure, RejectionEvent, T
 use super::earlier::attempt_record;
 use super::job::{Began, Job};
 use super::spec::FlowSpec;
-use crate::port::{AttemptRecord, EntryId, EntryState, Outcome, Record, Settlement};
+use crate::mint::mint;
+use crate::port::{AttemptRecord, EntryId, EntryState, Outcome, Record, Settlement, SucceededRecord};
 
 /// A failed attempt and what was decided about it.
 pub(crate) struct Diversion<'a> {
@@ -102,7 +103,10 @@ impl Diversion<'_> {
     fn record(&self, job: &mut Job, entry: EntryId, state: EntryState, due_at: Option<Timestamp>) -> Record {
         let text = |fact: &Option<Text>| fact.as_ref().map(|text| text.as_str().to_owned());
         let (spec, number) = (self.spec, job.attempts());
-        let attempt = attempt_record(spec, self.facts, self.failure, self.decision, self.began, number);
+        let mut attempt = attempt_record(spec, self.facts, self.failure, self.decision, self.began, number);
+        if let Some(told) = job.told() {
+            attempt.because = format!("{}; {told}", attempt.because);
+        }
         Record {
             entry,
             flow: self.spec.name.clone(),
@@ -110,6 +114,7 @@ impl Diversion<'_> {
             at: self.now,
             due_at,
             attempt: Some(AttemptRecord { response: self.excerpt(), ..attempt }),
+            succeeded: None,
             earlier: job.earlier(spec),
             attempts: number,
             message_type: text(&self.facts.message_type),
@@ -139,9 +144,19 @@ impl Diversion<'_> {
     }
 }
 
-/// What the ledger learns when a message that failed before has succeeded.
-pub(crate) fn recovered(spec: &FlowSpec, job: &mut Job, now: Timestamp) -> Option<Box<Record>> {
+/// What the ledger learns when a message that failed before has succeeded, by this attempt when the handler was called.
+pub(crate) fn recovered(
+    spec: &FlowSpec,
+    job: &mut Job,
+    by: Option<Began>,
+    now: Timestamp,
+) -> Option<Box<Record>> {
     let entry = entry_of(&job.delivery.trail)?;
+    let number = job.attempts().saturating_add(1);
+    let succeeded = by.map(|began| {
+        let handler_version = spec.handler.version();
+        Box::new(SucceededRecord { number, took: began.took, calls: began.calls, handler_version })
+    });
     Some(Box::new(Record {
         entry,
         flow: spec.name.clone(),
@@ -149,8 +164,9 @@ pub(crate) fn recovered(spec: &FlowSpec, job: &mut Job, now: Timestamp) -> Optio
         at: now,
         due_at: None,
         attempt: None,
+        succeeded,
         earlier: job.earlier(spec),
-        attempts: job.attempts().saturating_add(1),
+        attempts: number,
         message_type: None,
         entity: None,
         tenant: None,
@@ -168,13 +184,4 @@ pub(crate) fn entry_of(trail: &Trail) -> Option<EntryId> {
 
 pub(crate) fn replay_of(trail: &Trail) -> Option<EntryId> {
     trail.replay.as_ref()?.id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
-}
-
-/// A new id that sorts by time.
-pub(crate) fn mint(now: Timestamp, random: [u64; 2]) -> EntryId {
-    let mut bytes = [0; 10];
-    bytes[..8].copy_from_slice(&random[0].to_le_bytes());
-    bytes[8..].copy_from_slice(&random[1].to_le_bytes()[..2]);
-    let millis = u64::try_from(now.as_millis()).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
 }

@@ -63,6 +63,7 @@ pub(crate) fn attempt_record(
         number,
         started_at: began.at,
         took: began.took,
+        calls: began.calls,
         class: decision.class,
         group: Fingerprint::of(
             decision.class,

@@ -3,9 +3,10 @@
 use redrive_core::headers::Trail;
 use redrive_core::{Reason, Text, Timestamp};
 
-use super::divert::{entry_of, mint, replay_of};
+use super::divert::{entry_of, replay_of};
 use super::job::Job;
 use super::spec::FlowSpec;
+use crate::mint::mint;
 use crate::port::{EntryState, HeldRecord, LaneName, Outcome, Record, Settlement};
 
 /// Why a message is kept.
@@ -61,6 +62,7 @@ pub(crate) fn keep(
         at: now,
         due_at: None,
         attempt: None,
+        succeeded: None,
         earlier: job.earlier(spec),
         attempts: job.attempts(),
         message_type: text(&facts.message_type),

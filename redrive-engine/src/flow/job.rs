@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::{Decision, Facts, Failure, History, Timestamp};
+use redrive_core::headers::Trail;
+use redrive_core::{Decision, Facts, Failure, History, Text, Timestamp};
 
 use super::divert;
 use super::earlier::Earlier;
+use super::heads::{Head, Past};
 use super::spec::FlowSpec;
 use crate::handler::Charge;
-use crate::port::{AttemptRecord, Delivery, EntryId, LaneName, Outcome, Settlement};
+use crate::port::{AttemptRecord, Delivery, Entry, EntryId, LaneName, Outcome, Settlement};
 
 /// A delivery and the attempts made since it was handed out.
 #[derive(Debug)]
@@ -34,6 +36,14 @@ pub(crate) struct Job {
     last_wait: Option<Duration>,
     /// The failure behind a wait in hand, so that it can be written down when the flow stops meanwhile.
     pub(crate) last: Option<Box<LastFailure>>,
+    /// Whether the ledger knows of all attempts in hand, and when the next one is due.
+    pub(crate) kept: bool,
+    /// When the next attempt is due, of one that others waited for before this process had it.
+    pub(crate) due_at: Option<Timestamp>,
+    /// What is known of attempts that others made.
+    pub(crate) past: Past,
+    /// When it was published or came due.
+    ready_at: Timestamp,
     earlier: Earlier,
 }
 
@@ -49,11 +59,12 @@ pub(crate) struct LastFailure {
     pub(crate) number: u32,
 }
 
-/// When an attempt began and how long it took.
+/// When an attempt began, how long it took, and the downstream calls it made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Began {
     pub(crate) at: Timestamp,
     pub(crate) took: Duration,
+    pub(crate) calls: u32,
 }
 
 impl Job {
@@ -73,6 +84,10 @@ impl Job {
             first_failure_at: trail.first_failure_at,
             last_wait,
             last: None,
+            kept: false,
+            due_at: None,
+            past: Past::None,
+            ready_at: delivery.ready_at,
             lane: None,
             diverted: None,
             crashes: 0,
@@ -85,6 +100,51 @@ impl Job {
     /// The entry that the message has by now.
     pub(crate) fn entry(&self) -> Option<EntryId> {
         divert::entry_of(&self.delivery.trail)
+    }
+
+    /// Goes on under an entry that was written down for it before: the attempts that it tells of were made.
+    pub(crate) fn takes_over(&mut self, entry: &Entry) {
+        let mut trail = Trail::clone(&self.delivery.trail);
+        trail.entry_id = Some(Text::from(entry.id.to_string()));
+        if entry.attempts > trail.attempt {
+            trail.attempt = entry.attempts;
+            trail.first_failure_at = Some(entry.first_failed_at);
+            trail.last_failure_at = Some(entry.last_failed_at);
+            self.calls = self.calls.max(entry.attempts);
+            self.first_failure_at = Some(entry.first_failed_at);
+        }
+        self.delivery.trail.replace(trail);
+    }
+
+    /// Goes on where another process stood that others waited for this message in.
+    pub(crate) fn goes_on(&mut self, head: &Head) {
+        let mut trail = Trail::clone(&self.delivery.trail);
+        self.past = Past::Attempts(head.attempts);
+        trail.attempt = head.attempts;
+        trail.first_failure_at = head.first_failure_at();
+        trail.calls_used = head.calls();
+        self.delivery.trail.replace(trail);
+        self.calls = head.calls();
+        self.waited = head.waited();
+        self.held = head.held();
+        self.first_attempt_at = head.first_attempt_at();
+        self.first_failure_at = head.first_failure_at();
+        self.ready_at = head.due_at();
+        self.due_at = Some(head.due_at());
+    }
+
+    /// What an entry says of attempts that others made, where that matters: the message made others wait.
+    pub(crate) fn told(&self) -> Option<String> {
+        match self.past {
+            Past::Attempts(count) => Some(format!(
+                "it went on from attempt {count}, where its partition stood before it was read anew"
+            )),
+            Past::Unknown => Some(
+                "counted from 1: it was there when its partition began to be read here, and of attempts before that nothing is known"
+                    .to_owned(),
+            ),
+            Past::None => None,
+        }
     }
 
     /// Ends the delivery without a word about it.
@@ -116,7 +176,7 @@ impl Job {
     pub(crate) fn started(&mut self, now: Timestamp, kept_waiting: Duration) {
         self.first_attempt_at.get_or_insert(now);
         if self.first_failure_at.is_some() {
-            let late = if self.in_hand == 0 { now.since(self.delivery.ready_at) } else { kept_waiting };
+            let late = if self.in_hand == 0 { now.since(self.ready_at) } else { kept_waiting };
             self.held = self.held.saturating_add(late);
         }
     }
@@ -125,6 +185,11 @@ impl Job {
         self.in_hand = self.in_hand.saturating_add(1);
         self.calls = self.calls.saturating_add(charge.calls.max(1));
         self.cost = self.cost.saturating_add(charge.cost);
+        self.first_failure_at.get_or_insert(now);
+    }
+
+    /// The message is diverted untried, so that it has failed without an attempt.
+    pub(crate) fn refused(&mut self, now: Timestamp) {
         self.first_failure_at.get_or_insert(now);
     }
 

@@ -5,7 +5,9 @@
 //! the followers kept.
 //!
 //! Between the moment a head leaves and the moment its settlement is durable, the ledger does not know yet that the lane
-//! is held. A lane remembers that (`leaving`), and whoever arrives meanwhile goes where the others of the lane went.
+//! is held. A lane remembers that (`leaving`), and whoever arrives meanwhile goes where the others of the lane went. In the
+//! same way it remembers one that is being kept behind others (`keeping`): the lane may open before that is durable, and
+//! whoever arrives after it does not overtake it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,7 @@ struct Lane {
     sent: u64,
     durable: u64,
     leaving: Option<Leaving>,
+    keeping: Option<Keeping>,
     /// Whether the lane is held in the ledger, and it was the turn of one that is here.
     held: bool,
     /// How often the lane has become held since it is known here.
@@ -49,6 +52,14 @@ struct Lane {
 #[derive(Debug, Clone)]
 struct Leaving {
     how: Leave,
+    /// Until so many settlements are durable.
+    until: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Keeping {
+    /// Behind this message.
+    head: Option<String>,
     /// Until so many settlements are durable.
     until: u64,
 }
@@ -92,6 +103,8 @@ pub(crate) enum Arrival {
     Hold(Option<String>),
     /// Go back to the source.
     Return,
+    /// Leave untried: the ledger has it already.
+    Release,
 }
 
 /// What a lane was like when the ledger was asked about it.
@@ -121,7 +134,7 @@ impl Book {
         let known = self.lanes.contains_key(name);
         let lane = self.lanes.entry(name.clone()).or_default();
         let seen = Seen { diversions: lane.diversions };
-        let arrival = match lane.now(round) {
+        let arrival = match lane.now(round, has_entry) {
             Some(arrival) => arrival,
             // Whoever is in front runs or waits here, and has not failed: the lane is open.
             None if known && !has_entry && lane.is_open() => Arrival::Queue,
@@ -134,11 +147,17 @@ impl Book {
     }
 
     /// The ledger has answered for a message that arrived.
-    pub(crate) fn answered(&mut self, name: &LaneName, seen: Seen, answer: Arrival) -> (Arrival, Seen) {
+    pub(crate) fn answered(
+        &mut self,
+        name: &LaneName,
+        seen: Seen,
+        has_entry: bool,
+        answer: Arrival,
+    ) -> (Arrival, Seen) {
         let round = self.round;
         let Some(lane) = self.lanes.get_mut(name) else { return (answer, seen) };
         let now = Seen { diversions: lane.diversions };
-        let arrival = match lane.now(round) {
+        let arrival = match lane.now(round, has_entry) {
             Some(arrival) => arrival,
             // The lane has become held while the ledger was asked.
             None if now != seen => return (Arrival::Ask, now),
@@ -183,6 +202,13 @@ impl Book {
         self.lanes.entry(name.clone()).or_default().sent += 1;
     }
 
+    /// A message that had just arrived is kept behind others.
+    pub(crate) fn kept_behind(&mut self, name: &LaneName, head: Option<String>) {
+        let lane = self.lanes.entry(name.clone()).or_default();
+        lane.sent += 1;
+        lane.keeping = Some(Keeping { head, until: lane.sent });
+    }
+
     /// A settlement is durable, or was refused for good.
     pub(crate) fn settled(&mut self, name: &LaneName) {
         let round = self.round;
@@ -199,6 +225,10 @@ impl Book {
                 _ => lane.diversions += 1,
             }
             lane.leaving = None;
+        }
+        if lane.keeping.as_ref().is_some_and(|keeping| lane.durable >= keeping.until) {
+            lane.keeping = None;
+            lane.diversions += 1;
         }
         self.drop_if_idle(name);
     }
@@ -218,13 +248,15 @@ impl Book {
 
 impl Lane {
     /// Where a message that arrives now has to go, as far as that is known without the ledger.
-    fn now(&self, round: u64) -> Option<Arrival> {
+    fn now(&self, round: u64, has_entry: bool) -> Option<Arrival> {
         match &self.leaving {
             Some(Leaving { how: Leave::Diverted { head }, .. }) => Some(Arrival::Hold(Some(head.clone()))),
             Some(Leaving { how: Leave::Returned, .. }) => Some(Arrival::Return),
             // It may have been taken before the others were given back, and would overtake them.
             _ if self.gave_back == Some(round) => Some(Arrival::Return),
-            _ => None,
+            // What has an entry is known to the ledger, and was in front of those that are being kept.
+            _ if has_entry => None,
+            _ => self.keeping.as_ref().map(|keeping| Arrival::Hold(keeping.head.clone())),
         }
     }
 
@@ -240,5 +272,39 @@ impl Lane {
             && self.durable >= self.sent
             && self.leaving.is_none()
             && self.gave_back != Some(round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_overtakes_one_that_is_being_kept() {
+        let mut book = Book::default();
+        let lane = LaneName::of_key(b"k");
+        let behind = || Arrival::Hold(Some("head".to_owned()));
+        let (arrival, seen) = book.arrive(&lane, false);
+        assert_eq!(arrival, Arrival::Ask);
+        let (late, seen_by_late) = book.arrive(&lane, false);
+        assert_eq!(late, Arrival::Ask);
+        assert_eq!(book.answered(&lane, seen, false, behind()).0, behind());
+        book.kept_behind(&lane, Some("head".to_owned()));
+
+        // The head has come through, and the ledger says that the lane is open.
+        assert_eq!(book.answered(&lane, seen_by_late, false, Arrival::Queue).0, behind());
+        book.kept_behind(&lane, Some("head".to_owned()));
+        assert_eq!(book.arrive(&lane, false).0, behind());
+        book.kept_behind(&lane, Some("head".to_owned()));
+        let (known, seen) = book.arrive(&lane, true);
+        assert_eq!(known, Arrival::Ask, "what the ledger knows was in front of them");
+        assert_eq!(book.answered(&lane, seen, true, Arrival::Queue).0, Arrival::Queue);
+
+        for _ in 0..3 {
+            assert_eq!(book.len(), 1);
+            book.settled(&lane);
+        }
+        assert_eq!(book.len(), 0, "all of them are the ledger's");
+        assert_eq!(book.arrive(&lane, false).0, Arrival::Ask);
     }
 }

@@ -7,7 +7,7 @@ use redrive_core::{Action, Decision, Message, Timestamp};
 use super::desk::Pauses;
 use super::job::Job;
 use super::spec::FlowSpec;
-use crate::port::{EntryState, PortError, Refusal, Settlement};
+use crate::port::{Doubt, EntryState, PortError, Refusal, Settlement};
 
 pub(crate) fn diversion(spec: &FlowSpec, job: &Job, decision: &Decision, now: Timestamp) {
     let due = match &decision.action {
@@ -35,6 +35,16 @@ fn trace_id(message: &Message) -> Option<String> {
     let text = message.headers.get_text("traceparent", 64)?;
     let id = text.as_str().split('-').nth(1)?;
     (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}
+
+pub(crate) fn doubted(spec: &FlowSpec, message: &Message, doubt: Doubt) {
+    tracing::warn!(
+        flow = &*spec.name,
+        message_id = message.id.as_str(),
+        found = ?doubt.found,
+        again = doubt.again,
+        "headers are not signed by a key of the flow"
+    );
 }
 
 pub(crate) fn breaker(spec: &FlowSpec, state: BreakerState) {
@@ -80,10 +90,6 @@ pub(crate) fn double(spec: &FlowSpec, message: &Message, state: EntryState) {
         state = state.as_str(),
         "dropped a second copy of a replay"
     );
-}
-
-pub(crate) fn not_told(spec: &FlowSpec, records: usize) {
-    tracing::error!(flow = &*spec.name, records, "ledger stays away; it will not learn of these");
 }
 
 pub(crate) fn parked_instead(spec: &FlowSpec, settlement: &Settlement, refusal: &Refusal) {

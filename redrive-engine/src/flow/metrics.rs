@@ -27,6 +27,8 @@ pub(crate) struct FlowMetrics {
     recovered: Counter,
     in_flight: Gauge,
     ignored: Counter,
+    clamped: Counter,
+    doubted: Counter,
     /// What the handler had ignored when it was last asked.
     ignored_before: AtomicU64,
     breaker: Gauge,
@@ -56,6 +58,8 @@ impl FlowMetrics {
             in_flight: gauge!("redrive_in_flight", "flow" => flow.clone()),
             ignored: counter!("redrive_answers_ignored_total", "flow" => flow.clone()),
             ignored_before: AtomicU64::new(0),
+            clamped: counter!("redrive_headers_clamped_total", "flow" => flow.clone()),
+            doubted: counter!("redrive_signature_failures_total", "flow" => flow.clone()),
             breaker: gauge!("redrive_breaker_state", "flow" => flow.clone()),
             by_reason: Mutex::default(),
             flow,
@@ -66,6 +70,16 @@ impl FlowMetrics {
         if delivery.trail.process_after.is_some() {
             self.lateness.record(now.since(delivery.ready_at).as_secs_f64());
         }
+    }
+
+    /// A message came with headers out of their bounds.
+    pub(crate) fn clamped(&self, headers: usize) {
+        self.clamped.increment(headers as u64);
+    }
+
+    /// A message came whose headers were not signed by a key of the flow.
+    pub(crate) fn doubted(&self) {
+        self.doubted.increment(1);
     }
 
     /// A call begins; of a message that has failed before it is told when that was.
@@ -95,6 +109,11 @@ impl FlowMetrics {
 
     pub(crate) fn succeeded(&self, attempts: u32) {
         self.attempts_to_success.record(f64::from(attempts));
+    }
+
+    /// A message was sent on without a call.
+    pub(crate) fn forwarded(&self) {
+        self.success.increment(1);
     }
 
     pub(crate) fn recovered(&self) {

@@ -14,8 +14,12 @@ mod attempt;
 mod controls;
 mod desk;
 mod divert;
+mod doubt;
 mod earlier;
+mod forwarding;
+mod gates;
 mod guards;
+mod heads;
 mod held;
 mod instead;
 mod intake;
@@ -24,29 +28,35 @@ mod lanes;
 mod log;
 mod metrics;
 mod order;
-mod projection;
+mod revoking;
 mod settler;
 mod shared;
 mod spec;
 mod telling;
 mod trouble;
+mod untried;
 mod worker;
 
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use redrive_core::SplitMix64;
 use redrive_core::guard::{BreakerState, GuardError};
+use redrive_core::{Random as _, SplitMix64};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use spec::FlowSpec;
 
-use crate::port::{Broker, Clock, Ledger, PortError, Subscription};
+use crate::mint::seed;
+use crate::port::{Broker, Capabilities, Clock, Delivery, Ledger, PortError, Subscription};
 use shared::Shared;
+
+/// What a message weighs, for a limit on bytes.
+pub(crate) fn weight(delivery: &Delivery) -> usize {
+    job::Job::weight(delivery)
+}
 
 /// How long a stop waits for a broker that does not settle, when the calls have used its time up.
 const LEAST_PATIENCE: Duration = Duration::from_secs(5);
@@ -91,6 +101,7 @@ pub struct Flow {
     aside: JoinHandle<()>,
     controls: JoinHandle<()>,
     telling: JoinHandle<()>,
+    revoking: JoinHandle<()>,
     settler: JoinHandle<()>,
     nothing_more: CancellationToken,
 }
@@ -110,22 +121,32 @@ impl Flow {
         }
         let guards = guards::Guards::new(&spec)
             .map_err(|source| StartError::Guard { flow: Arc::clone(&name), source })?;
-        let subscription = Subscription { flow: Arc::clone(&spec.name), source: Arc::clone(&spec.source) };
+        let subscription = Subscription {
+            flow: Arc::clone(&spec.name),
+            source: Arc::clone(&spec.source),
+            headers: spec.headers.clone(),
+        };
         let topology = broker.plan(&subscription).await.map_err(port)?;
         broker.apply(&topology).await.map_err(port)?;
-        let source = broker.subscribe(&subscription).await.map_err(port)?;
+        let mut source = broker.subscribe(&subscription).await.map_err(port)?;
+        let losses = source.revoked();
 
         let (aside, arriving_aside) = mpsc::unbounded_channel();
         let (settlements, arriving) = mpsc::unbounded_channel();
         let (after, to_tell) = mpsc::channel(telling::WAITING);
-        let seed = std::hash::RandomState::new().build_hasher().finish();
+        // Nobody's numbers are those of another: ids are made of them.
+        let mut seeds = SplitMix64::new(seed());
+        let Capabilities { partitions: by_partition, records_in_settle, .. } = broker.capabilities();
         let concurrency = spec.concurrency.max(1);
         let shared = Arc::new(Shared {
             metrics: metrics::FlowMetrics::new(&spec.name),
             alarms: alarms::Alarms::new(&spec.name),
-            desk: desk::Desk::new(guards, spec.long_hold),
+            desk: desk::Desk::new(guards, gates::Gates::new(by_partition), spec.long_hold),
+            revoked: revoking::Lost::default(),
+            heads: Arc::new(heads::Heads::new(&spec.name, by_partition && records_in_settle)),
             lanes: (!spec.order_by.is_none()).then(lanes::Lanes::default),
             controls: controls::Controls::default(),
+            doubts: doubt::Doubts::default(),
             after: spec.hooks.after.is_some().then_some(after),
             spec,
             broker,
@@ -140,17 +161,14 @@ impl Flow {
             abort: CancellationToken::new(),
             force: CancellationToken::new(),
             nothing_diverted: Arc::new([]),
-            seed: AtomicU64::new(seed),
+            seed: AtomicU64::new(seeds.next_u64()),
         });
         // A pause that was ordered while nobody ran is in force from the start.
         controls::look(&shared).await.map_err(port)?;
         let nothing_more = CancellationToken::new();
         let mut workers = JoinSet::new();
-        for number in 0..concurrency as u64 {
-            workers.spawn(worker::work(
-                Arc::clone(&shared),
-                SplitMix64::new(seed ^ number.wrapping_mul(0x9e37_79b9)),
-            ));
+        for _ in 0..concurrency {
+            workers.spawn(worker::work(Arc::clone(&shared), SplitMix64::new(seeds.next_u64())));
         }
         Ok(Self {
             workers,
@@ -158,6 +176,7 @@ impl Flow {
             aside: tokio::spawn(aside::wait_aside(Arc::clone(&shared), arriving_aside)),
             telling: tokio::spawn(telling::tell_all(Arc::clone(&shared), to_tell)),
             controls: tokio::spawn(controls::watch(Arc::clone(&shared))),
+            revoking: tokio::spawn(revoking::give_back(Arc::clone(&shared), losses)),
             settler: tokio::spawn(settler::settle(Arc::clone(&shared), arriving, nothing_more.clone())),
             nothing_more,
             view: FlowView { shared },
@@ -200,6 +219,7 @@ impl Flow {
         }
         let _ = (&mut self.aside).await;
         let _ = (&mut self.controls).await;
+        let _ = (&mut self.revoking).await;
         for job in shared.desk.clear() {
             shared.put_down(job, std::time::Duration::ZERO);
         }
@@ -213,6 +233,10 @@ impl Flow {
             }
         });
         shared.settled_all.cancel();
+        tokio::select! {
+            () = shared.force.cancelled() => {}
+            () = shared.broker.flush(shared.spec.shutdown) => {}
+        }
         let _ = (&mut self.telling).await;
     }
 }
@@ -239,9 +263,9 @@ impl FlowView {
         self.shared.desk.breaker(self.shared.clock.monotonic())
     }
 
-    /// Whether the flow stands still for one message.
+    /// Whether the flow, or one of its partitions, stands still for one message.
     pub fn is_blocked(&self) -> bool {
-        self.shared.desk.gate().is_some()
+        self.shared.desk.is_gated()
     }
 
     /// What a person should know, for as long as it lasts.

@@ -4,15 +4,21 @@
 //! those behind it leave too: into the ledger behind it, or back to the source with it. The settler gets their
 //! settlements in the order of the lane, which is why they are handed over under the lanes' lock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::Timestamp;
+
 use super::alarms;
+use super::gates::Closing;
+use super::heads::Past;
 use super::held::{self, Why};
 use super::job::Job;
 use super::lanes::{Arrival, Leave, Seen};
 use super::log;
 use super::shared::Shared;
-use crate::port::{Asked, Delivery, LaneName, Outcome, Settlement, Standing};
+use crate::fail;
+use crate::port::{Asked, Delivery, Entry, LaneName, Outcome, PortError, ReadAt, Settlement, Standing};
 
 /// How long to wait before asking a ledger again that could not answer.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -30,16 +36,28 @@ impl Shared {
         if received.is_empty() {
             return;
         }
+        if let Err(error) = self.heads.meet(&*self.ledger, received).await {
+            log::ledger_away(&self.spec, &error);
+        }
         let (now, put_at) = (self.clock.now(), self.clock.monotonic());
         let jobs = received.drain(..).map(|delivery| {
             self.in_hand.take(&delivery);
             self.metrics.received(&delivery, now);
+            self.look_at_headers(&delivery);
             let mut job = Job::new(delivery);
             job.put_at = put_at;
             job.crashes = self.crashes_of(&job.delivery);
+            self.look_behind(&mut job, now);
             job
         });
-        let Some(lanes) = &self.lanes else { return self.desk.put_all(jobs) };
+        let Some(lanes) = &self.lanes else {
+            if !self.heads.are_any() {
+                return self.desk.put_all(jobs);
+            }
+            // All of them first: one may let the desk stand still for it.
+            let jobs: Vec<Job> = jobs.collect();
+            return self.desk.put_all(jobs);
+        };
 
         let mut ready = Vec::new();
         let mut asking = Vec::new();
@@ -57,10 +75,10 @@ impl Shared {
                     Arrival::Ask => asking.push(Arriving { job, lane, seen }),
                     Arrival::Queue => ready.extend(book.queue(&lane, job, false)),
                     Arrival::Hold(head) => {
-                        book.turned_away(&lane);
+                        book.kept_behind(&lane, head.clone());
                         self.keep_behind(job, lane, head);
                     }
-                    Arrival::Return => {
+                    Arrival::Return | Arrival::Release => {
                         book.turned_away(&lane);
                         self.send(job.settled(Outcome::Return));
                     }
@@ -73,14 +91,75 @@ impl Shared {
         }
     }
 
+    /// A message that others waited for in another process goes on where that stood, and lets them wait again.
+    fn look_behind(&self, job: &mut Job, now: Timestamp) {
+        let Some(head) = self.heads.find(&job.delivery) else { return };
+        let fresh = job.delivery.trail.attempt == 0;
+        job.goes_on(&head);
+        if fresh {
+            self.in_hand.is_a_retry();
+        }
+        if self.lanes.is_none() {
+            self.close_gate(job, now);
+        }
+    }
+
+    /// Lets the partition, or the whole flow, stand still for a message; answers whether it does.
+    pub(crate) fn close_gate(&self, job: &Job, now: Timestamp) -> bool {
+        let by_partition = self.broker.capabilities().partitions;
+        let closing = self.desk.close_gate(job.delivery.tag);
+        let closed = !matches!(closing, Closing::No);
+        if let Closing::Now(back) = closing {
+            if by_partition {
+                self.broker.gate(job.delivery.tag.stream, true);
+            }
+            for other in back {
+                self.put_down(other, Duration::ZERO);
+            }
+        }
+        if closed {
+            self.alarms.raise(alarms::BLOCKED, now, || {
+                let what = job.delivery.source.partition.filter(|_| by_partition);
+                let what = what.map_or_else(|| "the flow".to_owned(), |number| format!("partition {number}"));
+                format!("a blocking retry of {} holds {what}", job.delivery.message.id)
+            });
+        }
+        closed
+    }
+
+    /// Has the ledger keep what was tried of a message that others wait for, and its place with it; answers whether it does.
+    pub(crate) async fn keep_head(&self, job: &mut Job, due: Timestamp) -> bool {
+        let untold = job.past == Past::None && job.delivery.trail.attempt == 0;
+        if untold && self.heads.may_be_tried(&job.delivery) {
+            job.past = Past::Unknown;
+        }
+        match self.heads.keep(&*self.ledger, job, due).await {
+            Ok(kept) => {
+                fail::point("engine.after_head");
+                kept
+            }
+            Err(error) => {
+                log::ledger_away(&self.spec, &error);
+                false
+            }
+        }
+    }
+
     /// Asks the ledger; answers with those that it has to be asked about again.
     async fn ask(&self, asking: Vec<Arriving>) -> Vec<Arriving> {
         let asked: Vec<Asked> = asking
             .iter()
-            .map(|arriving| Asked { lane: arriving.lane.clone(), entry: arriving.job.entry() })
+            .map(|arriving| {
+                let delivery = &arriving.job.delivery;
+                let entry = arriving.job.entry();
+                let is_place = entry.is_none() && delivery.source.offset.is_some();
+                let read_at = is_place
+                    .then(|| ReadAt { source: delivery.source.clone(), published_at: delivery.ready_at });
+                Asked { lane: arriving.lane.clone(), entry, read_at }
+            })
             .collect();
         let standings = loop {
-            match self.ledger.standings(&self.spec.name, &asked).await {
+            match self.standings(&asked).await {
                 Ok(standings) => break standings,
                 Err(error) => {
                     log::ledger_away(&self.spec, &error);
@@ -95,27 +174,40 @@ impl Shared {
         let mut again = Vec::new();
         let mut ready = Vec::new();
         let mut book = lanes.book();
-        for (arriving, standing) in asking.into_iter().zip(standings) {
+        for (arriving, (standing, known)) in asking.into_iter().zip(standings) {
             let Arriving { mut job, lane, seen } = arriving;
             let held = matches!(standing, Standing::Turn { .. });
             let answer = match standing {
                 Standing::Open => Arrival::Queue,
-                Standing::Turn { skipped } => {
+                Standing::Turn { skipped, .. } => {
                     job.diverted = (!skipped.is_empty()).then(|| skipped.into());
+                    if let Some(known) = known {
+                        let fresh = job.delivery.trail.attempt == 0;
+                        job.takes_over(&known);
+                        if fresh && job.delivery.trail.attempt > 0 {
+                            self.in_hand.is_a_retry();
+                        }
+                    }
                     Arrival::Queue
                 }
+                Standing::Known => Arrival::Release,
                 Standing::Behind { head } => Arrival::Hold(head),
             };
-            match book.answered(&lane, seen, answer) {
+            let has_entry = job.entry().is_some();
+            match book.answered(&lane, seen, has_entry, answer) {
                 (Arrival::Ask, seen) => again.push(Arriving { job, lane, seen }),
                 (Arrival::Queue, _) => ready.extend(book.queue(&lane, job, held)),
                 (Arrival::Hold(head), _) => {
-                    book.turned_away(&lane);
+                    book.kept_behind(&lane, head.clone());
                     self.keep_behind(job, lane, head);
                 }
                 (Arrival::Return, _) => {
                     book.turned_away(&lane);
                     self.send(job.settled(Outcome::Return));
+                }
+                (Arrival::Release, _) => {
+                    book.turned_away(&lane);
+                    self.send(job.settled(Outcome::Ack));
                 }
             }
         }
@@ -124,11 +216,25 @@ impl Shared {
         again
     }
 
+    /// How messages stand, and what the ledger knows of those that it has written down without the broker's knowledge.
+    async fn standings(&self, asked: &[Asked]) -> Result<Vec<(Standing, Option<Entry>)>, PortError> {
+        let standings = self.ledger.standings(&self.spec.name, asked).await?;
+        let mut answers = Vec::with_capacity(standings.len());
+        for standing in standings {
+            let known = match &standing {
+                Standing::Turn { entry: Some(id), .. } => self.ledger.entry(&id.to_string()).await?,
+                _ => None,
+            };
+            answers.push((standing, known));
+        }
+        Ok(answers)
+    }
+
     fn turn_away_all(&self, asking: Vec<Arriving>) -> Vec<Arriving> {
         let Some(lanes) = &self.lanes else { return Vec::new() };
         let mut book = lanes.book();
         for Arriving { job, lane, seen } in asking {
-            let _ = book.answered(&lane, seen, Arrival::Return);
+            let _ = book.answered(&lane, seen, job.entry().is_some(), Arrival::Return);
             book.turned_away(&lane);
             self.send(job.settled(Outcome::Return));
         }
@@ -137,8 +243,11 @@ impl Shared {
 
     /// Ends a delivery. Those behind it in its lane go on, or leave with it.
     pub(crate) fn settle(&self, settlement: Settlement) {
-        if self.desk.open_gate(settlement.delivery.tag) {
-            self.alarms.clear(alarms::BLOCKED);
+        if let Some(all_open) = self.desk.open_gate(settlement.delivery.tag) {
+            self.broker.gate(settlement.delivery.tag.stream, false);
+            if all_open {
+                self.alarms.clear(alarms::BLOCKED);
+            }
         }
         let (Some(lanes), Some(lane)) = (&self.lanes, settlement.lane.clone()) else {
             return self.send(settlement);
@@ -172,6 +281,18 @@ impl Shared {
     fn keep_behind(&self, job: Job, lane: LaneName, head: Option<String>) {
         let random = self.random();
         self.send(held::keep(&self.spec, job, lane, Why::Lane(head), self.clock.now(), random));
+    }
+
+    /// A settlement is durable: nobody waits for the message any more, unless it went back.
+    pub(crate) fn has_left(&self, settlement: &Settlement) {
+        if settlement.outcome == Outcome::Return || self.revoked.had(settlement.delivery.tag) {
+            return;
+        }
+        if let Some((place, change)) = self.heads.forget(&settlement.delivery) {
+            let (heads, ledger) = (Arc::clone(&self.heads), Arc::clone(&self.ledger));
+            // What is not forgotten is known to be over by its place, which is passed.
+            tokio::spawn(async move { _ = heads.write(&*ledger, &place, change).await });
+        }
     }
 
     /// A settlement is durable, or was refused for good.

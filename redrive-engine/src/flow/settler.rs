@@ -6,15 +6,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::projection::Projection;
 use super::shared::{Released, Shared};
 use super::{instead, log};
 use crate::fail;
 use crate::port::{PortError, Settlement};
 
-const BATCH: usize = 1_024;
+const BATCH: usize = 4_096;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait while some of a batch is settled: others may be too.
+const LONGEST_IN_PART: Duration = Duration::from_millis(500);
 
 /// Settles until `last` says that nothing more will come and nothing is left.
 pub(crate) async fn settle(
@@ -23,25 +24,27 @@ pub(crate) async fn settle(
     last: CancellationToken,
 ) {
     let mut batch: Vec<Settlement> = Vec::with_capacity(BATCH);
-    let mut projection = Projection::default();
     loop {
         tokio::select! {
             biased;
             _ = arriving.recv_many(&mut batch, BATCH) => {}
             () = last.cancelled(), if !arriving.is_closed() => arriving.close(),
-            () = projection.is_due() => {}
         }
         if !batch.is_empty() {
-            settle_all(&shared, &mut batch, &mut projection).await;
+            settle_all(&shared, &mut batch, &mut arriving).await;
         } else if arriving.is_closed() && arriving.is_empty() {
-            return projection.finish(&shared).await;
+            return;
         }
-        projection.tell(&shared).await;
     }
 }
 
-/// Settles a whole batch, however often the broker has to be asked.
-async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &mut Projection) {
+/// Settles a whole batch, however often the broker has to be asked. What arrives while a part of it waits is settled with it,
+/// behind it: a broker and a ledger apart are seldom away together.
+async fn settle_all(
+    shared: &Shared,
+    batch: &mut Vec<Settlement>,
+    arriving: &mut mpsc::UnboundedReceiver<Settlement>,
+) {
     let mut wait = FIRST_WAIT;
     while !batch.is_empty() {
         let started = shared.clock.monotonic();
@@ -54,7 +57,6 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
         let mut again = Vec::new();
         let mut released = Released::default();
         let mut problem = None;
-        let apart = !shared.broker.capabilities().records_in_settle;
         for (mut settlement, result) in batch.drain(..).zip(results) {
             match result {
                 Err(error @ (PortError::Unavailable(_) | PortError::Broken(_))) => {
@@ -62,7 +64,7 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                     again.push(settlement);
                     continue;
                 }
-                Err(PortError::Refused(refusal)) if instead::park(&mut settlement, &refusal) => {
+                Err(PortError::Refused(refusal)) if instead::park(shared, &mut settlement, &refusal) => {
                     log::parked_instead(&shared.spec, &settlement, &refusal);
                     again.push(settlement);
                     continue;
@@ -72,32 +74,35 @@ async fn settle_all(shared: &Shared, batch: &mut Vec<Settlement>, projection: &m
                     log::not_settled(&shared.spec, &settlement, &refusal);
                     shared.tell_after(&settlement, Some(&refusal));
                 }
-                Ok(()) => {
-                    if apart {
-                        projection.add(&settlement);
-                    }
+                Ok(_) => {
                     shared.tell_after(&settlement, None);
+                    shared.has_left(&settlement);
                 }
             }
             released.add(&settlement.delivery);
             shared.has_settled(&settlement);
         }
-        // The ledger is told before the room is given back: what comes in next finds its marks.
-        projection.tell(shared).await;
+        let in_part = released.messages > 0;
         shared.in_hand.release(released);
         *batch = again;
-        if let Some(problem) = problem {
-            log::broker_away(&shared.spec, &problem, batch.len());
-            shared.cannot_settle(&problem);
-            tokio::select! {
-                () = shared.force.cancelled() => {
-                    log::given_up(&shared.spec, batch.len());
-                    batch.clear();
-                }
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
-            }
-        } else {
+        let Some(problem) = problem else {
             shared.settles();
+            continue;
+        };
+        log::broker_away(&shared.spec, &problem, batch.len());
+        shared.cannot_settle(&problem);
+        let patience = if in_part { wait.min(LONGEST_IN_PART) } else { wait };
+        tokio::select! {
+            () = shared.force.cancelled() => {
+                log::given_up(&shared.spec, batch.len());
+                batch.clear();
+            }
+            () = tokio::time::sleep(patience) => wait = (wait * 2).min(LONGEST_WAIT),
+        }
+        while batch.len() < BATCH
+            && let Ok(arrived) = arriving.try_recv()
+        {
+            batch.push(arrived);
         }
     }
 }

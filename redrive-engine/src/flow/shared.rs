@@ -11,14 +11,18 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::alarms::{self, Alarms};
+use super::aside::Aside;
 use super::controls::Controls;
 use super::desk::{Desk, Pick};
 use super::divert::Diversion;
+use super::doubt::Doubts;
 use super::guards::Ticket;
+use super::heads::Heads;
 use super::job::Job;
 use super::lanes::Lanes;
 use super::log;
 use super::metrics::FlowMetrics;
+use super::revoking::Lost;
 use super::spec::FlowSpec;
 use super::trouble::Trouble;
 use crate::hook::Diverted;
@@ -41,11 +45,16 @@ pub(crate) struct Shared {
     /// Nothing in a flow that keeps no order.
     pub(crate) lanes: Option<Lanes>,
     pub(crate) controls: Controls,
+    pub(crate) doubts: Doubts,
     pub(crate) trouble: Trouble,
+    /// Streams that were lost.
+    pub(crate) revoked: Lost,
+    /// Messages that others wait for.
+    pub(crate) heads: Arc<Heads>,
     pub(crate) metrics: FlowMetrics,
     pub(crate) alarms: Alarms,
     /// Jobs that wait in hand for longer than a slot should be kept.
-    pub(crate) aside: mpsc::UnboundedSender<(Job, Duration)>,
+    pub(crate) aside: mpsc::UnboundedSender<Aside>,
     pub(crate) settlements: mpsc::UnboundedSender<Settlement>,
     /// What the hook after a diversion is told; nothing when there is none.
     pub(crate) after: Option<mpsc::Sender<Diverted>>,
@@ -96,6 +105,11 @@ impl InHand {
         self.retries.fetch_add(usize::from(delivery.trail.attempt > 0), Ordering::Relaxed);
     }
 
+    /// One that was taken in as a fresh message turns out to have failed before: it leaves as a retry.
+    pub(crate) fn is_a_retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn release(&self, released: Released) {
         self.messages.fetch_sub(released.messages, Ordering::Relaxed);
         self.bytes.fetch_sub(released.bytes, Ordering::Relaxed);
@@ -139,6 +153,11 @@ impl Shared {
                 pick = self.desk.next(|| self.clock.monotonic()) => pick,
             };
             match pick {
+                // It may have come back to the desk after its stream was lost.
+                Pick::Go(job, ticket) if self.revoked.had(job.delivery.tag) => {
+                    self.ended(ticket, None);
+                    self.put_down(job, Duration::ZERO);
+                }
                 Pick::Go(job, ticket) => return Some((job, ticket)),
                 Pick::GiveBack(jobs) => {
                     log::gives_back(&self.spec, jobs.len());
@@ -259,15 +278,18 @@ impl Shared {
     }
 
     pub(crate) fn wait_aside(&self, job: Job, after: Duration) {
-        if let Err(mpsc::error::SendError((job, after))) = self.aside.send((job, after)) {
-            self.put_down(job, after);
+        let job = Box::new(job);
+        if let Err(mpsc::error::SendError(Aside::Wait(job, after))) = self.aside.send(Aside::Wait(job, after))
+        {
+            self.put_down(*job, after);
         }
     }
 
     /// Puts a job down that will not be worked on any further now. Attempts that were made in hand are written down,
-    /// and the message is due after the wait that was decided; one that was not tried goes back as it was.
+    /// and the message is due after the wait that was decided; one that was not tried goes back as it was. So does one
+    /// that others wait for, when the ledger knows of its attempts: it keeps its place.
     pub(crate) fn put_down(&self, mut job: Job, after: Duration) {
-        let last = job.last.take().filter(|_| job.in_hand > 0);
+        let last = job.last.take().filter(|_| job.in_hand > 0 && !job.kept);
         let Some(last) = last else {
             return self.settle(job.settled(Outcome::Return));
         };

@@ -10,6 +10,7 @@ use redrive_core::{FactSources, OrderBy, Policy, Redaction};
 use crate::handler::Handler;
 use crate::hook::Hooks;
 use crate::journal::Journal;
+use crate::port::HeaderRules;
 
 /// Everything a flow needs to run, complete and checked.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub struct FlowSpec {
     pub facts: FactSources,
     /// What is masked in what is written down.
     pub redaction: Redaction,
+    /// How headers are spelled, and which keys sign them.
+    pub headers: HeaderRules,
     /// What keeps messages in order.
     pub order_by: OrderBy,
     /// How many handler calls run at once.
@@ -78,6 +81,7 @@ impl FlowSpec {
             policies_by_type: HashMap::new(),
             facts: FactSources::default(),
             redaction: Redaction::default(),
+            headers: HeaderRules::default(),
             order_by: OrderBy::None,
             concurrency: 64,
             timeout: Duration::from_secs(30),

@@ -11,13 +11,14 @@ use redrive_core::{
 };
 
 use super::divert::{self, Diversion};
+use super::forwarding;
 use super::guards::Ticket;
 use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
 use super::{alarms, attempt, log};
-use crate::handler::{Charge, Context, Marks};
+use crate::handler::{Charge, Context, Instead, Marks};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
 /// A job that is tried again in hand, after a wait; nothing when it left.
@@ -26,8 +27,8 @@ type Again = Option<(Job, Duration)>;
 pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
     while let Some((job, ticket)) = shared.next_job().await {
         let Some((waiting, after)) = round(&shared, job, ticket, &mut rng).await else { continue };
-        // A gate that this message closed keeps everyone else waiting anyway, so the slot may be kept.
-        if after > IN_PLACE_SLOT && shared.desk.gate() != Some(waiting.delivery.tag) {
+        // When everyone waits for this message anyway, the slot may be kept.
+        if after > IN_PLACE_SLOT && !shared.desk.all_wait_for(waiting.delivery.tag) {
             shared.wait_aside(waiting, after);
             continue;
         }
@@ -45,13 +46,29 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
 /// One attempt of one job.
 async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut SplitMix64) -> Again {
     let spec = &shared.spec;
+    if let Some(doubt) = job.delivery.trail.doubt().filter(|doubt| doubt.again) {
+        shared.ended(ticket, None);
+        shared.park_doubted(job, doubt).await;
+        return None;
+    }
+    if job.delivery.trail.body_is_gone() {
+        shared.ended(ticket, None);
+        shared.park_bodiless(job).await;
+        return None;
+    }
     if job.in_hand == 0
         && let Some(settlement) = without_a_call(shared, &job).await
     {
+        if let Without::Instead(Instead::Refuse(failure)) = settlement {
+            let began =
+                Began { at: shared.clock.now(), took: Duration::ZERO, calls: Charge::default().calls };
+            return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
+        }
         shared.ended(ticket, None);
         match settlement {
+            Without::Instead(instead) => forwarding::go_on(shared, job, instead),
             Without::Release => shared.release(job),
-            Without::Finish => finish(shared, job),
+            Without::Finish => finish(shared, job, None),
             Without::Quarantine(quarantine) => {
                 let (lane, why) = (quarantine.lane(), Why::Quarantine(quarantine.to_string()));
                 let random = shared.random();
@@ -61,8 +78,13 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
         return None;
     }
     let started_at = shared.clock.now();
+    // Others waited for it in another process, and it was not due yet when that ended.
+    if let Some(wait) = job.due_at.take().map(|due| due.since(started_at)).filter(|wait| !wait.is_zero()) {
+        shared.ended(ticket, None);
+        return Some((job, wait));
+    }
     if job.crashes >= spec.crash_limit.max(1) {
-        let began = Began { at: started_at, took: Duration::ZERO };
+        let began = Began { at: started_at, took: Duration::ZERO, calls: Charge::default().calls };
         let failure = Box::new(crashed(job.crashes));
         // The rule for it asks for two.
         job.crashes = job.crashes.max(2);
@@ -72,12 +94,13 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     let started = shared.clock.monotonic();
     job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
+    let deadline = ends_in(spec, &job, started_at);
     shared.metrics.started(started_at, job.first_failure_at());
     let journal = spec.journal.as_deref();
     let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
     let attempted = tokio::select! {
         biased;
-        attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context) => Some(attempted),
+        attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context, deadline) => Some(attempted),
         () = shared.abort.cancelled() => None,
     };
     drop(named);
@@ -99,14 +122,16 @@ async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut Spl
     match attempted.result {
         Err(failure) if !acked(&failure) => {
             shared.metrics.ended("failure", took);
-            failed(shared, job, failure, attempted.charge, ticket, Began { at: started_at, took }, rng).await
+            let began = Began { at: started_at, took, calls: attempted.charge.calls.max(1) };
+            failed(shared, job, failure, attempted.charge, ticket, began, rng).await
         }
         _ => {
             shared.metrics.ended("success", took);
             shared.ended(ticket, Some((Shown::Success, took)));
             shared.alarms.clear(alarms::ENDPOINT_FAULT);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
-            finish(shared, job);
+            let began = Began { at: started_at, took, calls: attempted.charge.calls.max(1) };
+            finish(shared, job, Some(began));
             None
         }
     }
@@ -120,6 +145,8 @@ enum Without {
     Finish,
     /// Kept back by a person.
     Quarantine(Quarantine),
+    /// What the handler wants in place of a call.
+    Instead(Instead),
 }
 
 async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
@@ -130,7 +157,11 @@ async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
     if spec.once_per_message && shared.was_processed(&job.delivery.message.id).await {
         return Some(Without::Finish);
     }
-    shared.controls.quarantine(spec, &job.delivery.message).map(Without::Quarantine)
+    let message = &job.delivery.message;
+    if let Some(quarantine) = shared.controls.quarantine(spec, message) {
+        return Some(Without::Quarantine(quarantine));
+    }
+    spec.handler.instead(message, &job.delivery.trail, shared.clock.now()).map(Without::Instead)
 }
 
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
@@ -162,6 +193,13 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
     }
 }
 
+/// The time until the message's own deadline, while that lies ahead. One that has passed is for the rules to judge.
+fn ends_in(spec: &FlowSpec, job: &Job, now: Timestamp) -> Option<Duration> {
+    let message = &job.delivery.message;
+    let deadline = spec.facts.find_deadline(&message.headers, message.body.as_deref())?;
+    Some(deadline.since(now)).filter(|left| !left.is_zero())
+}
+
 /// The policy for the message's type. The type is looked up only where types differ.
 fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
     if spec.policies_by_type.is_empty() {
@@ -172,9 +210,9 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
     spec.policy_for(facts.message_type.as_deref())
 }
 
-/// The message is done.
-fn finish(shared: &Shared, mut job: Job) {
-    let record = divert::recovered(&shared.spec, &mut job, shared.clock.now());
+/// The message is done, by this attempt when the handler was called.
+fn finish(shared: &Shared, mut job: Job, by: Option<Began>) {
+    let record = divert::recovered(&shared.spec, &mut job, by, shared.clock.now());
     if record.is_some() {
         shared.metrics.recovered();
     }
@@ -228,8 +266,8 @@ async fn failed(
     }
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
-        // The lane stands still while its head is in hand; without one the whole flow does.
-        Action::Block { until } if job.lane.is_some() || close_gate(shared, &job, now) => {
+        // The lane stands still while its head is in hand; without one the partition does, or the whole flow.
+        Action::Block { until } if job.lane.is_some() || shared.close_gate(&job, now) => {
             ("blocking", Some(until.since(now)))
         }
         _ => ("", None),
@@ -239,7 +277,12 @@ async fn failed(
         shared.metrics.retried(kind, &decision.reason);
         job.waits(after);
         let number = job.attempts();
+        let due = if let Action::Block { until } = decision.action { Some(until) } else { None };
         job.stays(spec, LastFailure { failure, decision, facts, attempts_allowed, began, number });
+        job.kept = match due {
+            Some(due) => shared.keep_head(&mut job, due).await,
+            None => false,
+        };
         return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);
@@ -258,17 +301,6 @@ async fn failed(
     shared.tell_before(&settlement).await;
     shared.settle(settlement);
     None
-}
-
-/// Lets the whole flow stand still for a message; answers whether it does.
-fn close_gate(shared: &Shared, job: &Job, now: Timestamp) -> bool {
-    let closed = shared.desk.close_gate(job.delivery.tag);
-    if closed {
-        shared.alarms.raise(alarms::BLOCKED, now, || {
-            format!("a blocking retry of {} holds the flow", job.delivery.message.id)
-        });
-    }
-    closed
 }
 
 /// What is left of an attempt that took its process with it.

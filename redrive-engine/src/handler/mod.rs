@@ -1,6 +1,7 @@
 //! What is done with a message: a Rust function, an HTTP endpoint, a command.
 
 pub mod command;
+mod forward;
 mod function;
 pub mod http;
 pub mod jsonl;
@@ -11,9 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redrive_core::headers::Trail;
 use redrive_core::{Failure, Message, Text, Timestamp};
 
 pub use self::command::CommandHandler;
+pub use self::forward::{Forward, LONGEST as LONGEST_FORWARD};
 pub(crate) use self::function::panic_text;
 pub use self::function::{FunctionHandler, catch};
 pub use self::jsonl::JsonlHandler;
@@ -175,6 +178,25 @@ impl Attempted {
     }
 }
 
+/// What a flow does with a message in place of a call.
+#[derive(Debug, Clone)]
+pub enum Instead {
+    /// It comes again then. That is no attempt: nothing is charged.
+    Later {
+        /// When.
+        until: Timestamp,
+        /// Why, for people.
+        because: String,
+    },
+    /// It goes to another queue or topic of the same broker, with its own headers alone.
+    SendOn {
+        /// The name of the queue or topic.
+        target: String,
+    },
+    /// It is taken for a failed attempt.
+    Refuse(Box<Failure>),
+}
+
 /// What is done with a message.
 ///
 /// An implementation needs no timeout of its own: the engine drops the future when the attempt's time is over. It
@@ -183,6 +205,12 @@ impl Attempted {
 pub trait Handler: std::fmt::Debug + Send + Sync + 'static {
     /// Handles one message.
     async fn call(&self, message: &Message, context: &Context) -> Attempted;
+
+    /// What the flow does in place of a call; nothing, as usual, when it calls.
+    fn instead(&self, message: &Message, trail: &Trail, now: Timestamp) -> Option<Instead> {
+        let _ = (message, trail, now);
+        None
+    }
 
     /// The handler's version, for the ledger and the headers.
     fn version(&self) -> Option<Arc<str>> {

@@ -1,15 +1,15 @@
 //! The port to a broker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redrive_core::headers::{self, Spelling, Trail};
 use redrive_core::{Header, Headers, Message, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, PortError, Refusal, Settlement};
+use super::{Delivery, EntryState, HeaderRules, PortError, Refusal, Settlement, SourceRef, Tag};
 
 /// What a broker can do, so that one suite of tests serves all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub unique_ids: bool,
     /// Settling holds and opens lanes, and keeps what a quarantine holds.
     pub lanes: bool,
+    /// A stream of deliveries ([`Tag::stream`](super::Tag)) is a partition: a blocking retry holds its own alone.
+    pub partitions: bool,
 }
 
 /// How much more the engine can take in.
@@ -53,12 +55,21 @@ impl Room {
 }
 
 /// What a flow reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Subscription {
     /// The flow's name.
     pub flow: Arc<str>,
     /// The queue or topic.
     pub source: Arc<str>,
+    /// How the flow's headers are read and written.
+    pub headers: HeaderRules,
+}
+
+impl Subscription {
+    /// What a flow reads, with Redrive's own names of the headers and no signatures.
+    pub fn new(flow: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
+        Self { flow: flow.into(), source: source.into(), headers: HeaderRules::default() }
+    }
 }
 
 /// A message to publish.
@@ -82,9 +93,9 @@ impl NewMessage {
     /// An edited copy: key, content type and headers that are not given are the parent's. What Redrive itself wrote
     /// on the parent stays behind, since a copy has budgets of its own; correlation and causation go along.
     #[must_use]
-    pub fn as_copy_of(self, parent: Message) -> Self {
+    pub fn as_copy_of(self, parent: Message, rules: &HeaderRules) -> Self {
         let mut headers = parent.headers;
-        headers::encode(&Trail::default(), &mut headers, Spelling::Default);
+        rules.clear(&mut headers);
         // A name that came over HTTP has lost its case: the parent's way of writing it stays.
         let same = |one: &Header, other: &Header| one.name.as_str().eq_ignore_ascii_case(other.name.as_str());
         let given: Vec<Header> = self
@@ -154,6 +165,105 @@ pub struct Topology {
     pub name: String,
     /// Whether it is there already.
     pub exists: bool,
+    /// What it is made with, or should have been: `partitions`, `retention.ms`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// What of it is there and is not as it should be, each with what follows from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<String>,
+}
+
+impl Topology {
+    /// A thing that is there or not, with nothing to say about it.
+    pub fn new(kind: &str, name: &str, exists: bool) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            exists,
+            settings: BTreeMap::new(),
+            drift: Vec::new(),
+        }
+    }
+}
+
+/// A delivery has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settled {
+    /// Where the copy lies, when there is one that can be found again.
+    pub copy: Option<SourceRef>,
+}
+
+/// Something that a person should know of, for as long as the broker says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerAlarm {
+    /// Its name in the metrics: `copy_refused`, `window_full`.
+    pub name: &'static str,
+    /// What is the matter, and the way out.
+    pub why: String,
+}
+
+/// A message that the broker keeps for a flow: a dead letter, a parked one, one that waits.
+#[derive(Debug, Clone)]
+pub struct Shelved {
+    /// The message, its trail and where it lies. Its tag is [`Tag::APART`](super::Tag::APART).
+    pub delivery: Delivery,
+    /// Where it stands by the place it lies in: waiting, dead or parked.
+    pub state: EntryState,
+    /// Whether another system put it there.
+    pub foreign: bool,
+    /// Whether its body lies elsewhere and could not be read: what is at hand is no tombstone.
+    pub bodiless: bool,
+}
+
+/// What became of an entry that a person, or a replay that a person began, brought to an end or put aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The entry.
+    pub entry: super::EntryId,
+    /// Where it stands. One that is parked was put aside, and its copy at the broker is not to run; any other that is
+    /// open was restored.
+    pub state: EntryState,
+}
+
+/// A look at what a broker keeps, from a position on.
+#[async_trait]
+pub trait Shelves: Send {
+    /// The next ones, at most so many; none when the end, as it was when the look began, is reached.
+    async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError>;
+
+    /// Where the next look begins, to be given to [`Broker::shelves`].
+    fn position(&self) -> String;
+}
+
+/// Which messages of a source are read once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceRange {
+    /// All that were published in this time.
+    Since {
+        /// From this time on.
+        from: Timestamp,
+        /// Until this time; nothing means until now.
+        to: Option<Timestamp>,
+    },
+    /// Offsets of partitions: the partition, the first one, the last one.
+    Offsets(Vec<(i32, i64, i64)>),
+}
+
+/// A stream that this reader loses: another member has it, or will in a moment. What has not begun is given back at once,
+/// what waits in hand is written down, and what runs may be settled while the source still lets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revoked {
+    /// The stream.
+    pub stream: u32,
+    /// Its epoch.
+    pub epoch: u32,
+}
+
+impl Revoked {
+    /// Whether a delivery came from it.
+    pub const fn had(&self, tag: Tag) -> bool {
+        self.stream == tag.stream && self.epoch == tag.epoch
+    }
 }
 
 /// The port to a broker.
@@ -169,11 +279,24 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     async fn apply(&self, topology: &[Topology]) -> Result<(), PortError>;
 
     /// Begins to read. Everything that an earlier reader took and did not settle is handed out again.
+    ///
+    /// Only copies that this flow itself left to wait carry an entry. Of what was published to the source it is
+    /// [forgotten](super::Carried::forget_entry), whatever its headers say: a dead letter that somebody sends in again is
+    /// a message of its own.
     async fn subscribe(&self, subscription: &Subscription) -> Result<Box<dyn Source>, PortError>;
 
     /// Ends deliveries: each copy durable before its original is released. The answers stand in the order of the
     /// batch; a settlement that failed with [`PortError::Unavailable`] can be given again as it is.
-    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<(), PortError>>;
+    ///
+    /// A delivery whose tag is [`Tag::APART`](super::Tag::APART) was not read from here: only its copy is written.
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>>;
+
+    /// Whether the copy that this settlement leaves may be too large for its place, so that it goes there without its body.
+    /// The ledger, which keeps the body, is then told first.
+    fn leaves_body(&self, settlement: &Settlement) -> bool {
+        let _ = settlement;
+        false
+    }
 
     /// Publishes; when it returns, what was accepted is durable.
     async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError>;
@@ -186,12 +309,86 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
 
     /// The queues or topics and what lies in them.
     async fn queues(&self) -> Result<Vec<QueueInfo>, PortError>;
+
+    /// The limit that a queue is at, so that whoever publishes is refused; nothing where there is room, or no limit.
+    async fn full(&self, queue: &str) -> Result<Option<u64>, PortError> {
+        let _ = queue;
+        Ok(None)
+    }
+
+    /// Refuses, by their names, when others read for the flow who share no ledger with it: what waits may be in their hands.
+    async fn alone(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// A stream stands still for one of its messages, or goes on: while it stands nothing more of it is handed out, so
+    /// that it takes no room from the others. Only asked of a broker whose streams are
+    /// [partitions](Capabilities::partitions); one that hands out all the same is borne.
+    fn gate(&self, stream: u32, closed: bool) {
+        let _ = (stream, closed);
+    }
+
+    /// What a person should know of now.
+    fn alarms(&self) -> Vec<BrokerAlarm> {
+        Vec::new()
+    }
+
+    /// Which of these copies the flow's readers have passed: they were handed out and settled, or are gone.
+    async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
+        Ok(vec![false; copies.len()])
+    }
+
+    /// What it keeps for the flow, and what others put into the places that the flow names, from a position on or from
+    /// the beginning.
+    async fn shelves(
+        &self,
+        subscription: &Subscription,
+        from: Option<&str>,
+    ) -> Result<Box<dyn Shelves>, PortError> {
+        let _ = (subscription, from);
+        Err(Refusal::Invalid(format!("{} keeps nothing that could be read again", self.capabilities().kind))
+            .into())
+    }
+
+    /// Messages of the flow's source once more, as they were published.
+    async fn reread(
+        &self,
+        subscription: &Subscription,
+        range: &SourceRange,
+    ) -> Result<Box<dyn Shelves>, PortError> {
+        let _ = (subscription, range);
+        Err(Refusal::Invalid(format!("{} does not keep what was read", self.capabilities().kind)).into())
+    }
+
+    /// One message by the place where it lies; nothing when it is gone.
+    async fn fetch(&self, place: &SourceRef) -> Result<Option<Message>, PortError> {
+        let _ = place;
+        Ok(None)
+    }
+
+    /// Keeps what people resolved where a rebuild of the ledger finds it.
+    async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {
+        let _ = resolved;
+        Ok(())
+    }
+
+    /// What [`keep_resolved`](Self::keep_resolved) kept for the flow, the last word on each.
+    async fn resolved(&self, subscription: &Subscription) -> Result<Vec<Resolved>, PortError> {
+        let _ = subscription;
+        Ok(Vec::new())
+    }
+
+    /// A flow has settled its last: what settling left to be done afterwards is done, as far as that goes in this time.
+    async fn flush(&self, within: Duration) {
+        let _ = within;
+    }
 }
 
 /// A stream of deliveries.
 #[async_trait]
 pub trait Source: Send {
-    /// Waits until something is there and adds it to `into`: at most what there is room for, at least one message.
+    /// Waits until something is there and adds it to `into`: at most what there is room for, at least one message; or
+    /// nothing, to say that a broker that was away is back.
     /// Cancel-safe: what was taken and not added is handed out by the next call.
     async fn receive(&mut self, room: Room, into: &mut Vec<Delivery>) -> Result<(), PortError>;
 
@@ -201,6 +398,11 @@ pub trait Source: Send {
     /// Ends what it has under way and waits for that. Called once, when nothing more is received; what was taken in
     /// can still be settled.
     async fn close(&mut self) {}
+
+    /// Streams that are lost, as they are lost; nothing where none ever is. Asked for once.
+    fn revoked(&mut self) -> Option<tokio::sync::mpsc::UnboundedReceiver<Revoked>> {
+        None
+    }
 
     /// How far the source can be behind its due times by construction; zero where delays are exact.
     fn granularity(&self) -> Duration {

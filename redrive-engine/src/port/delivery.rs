@@ -2,11 +2,14 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use redrive_core::Message;
 use redrive_core::Timestamp;
-use redrive_core::headers::Trail;
+use redrive_core::headers::{Decoded, FieldSet, Trail};
 use serde::{Deserialize, Serialize};
+
+use super::Doubt;
 
 /// The broker's own name for one delivery, given back when it is settled. The engine never looks inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,6 +20,11 @@ pub struct Tag {
     pub epoch: u32,
     /// An offset, a delivery tag, a row.
     pub number: u64,
+}
+
+impl Tag {
+    /// Of a message that was not read from the broker it is given to: only its copy is wanted.
+    pub const APART: Self = Self { stream: u32::MAX, epoch: u32::MAX, number: u64::MAX };
 }
 
 /// Where a message was read.
@@ -49,14 +57,85 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
-/// The trail that a message carries. Most messages carry none, and a trail is large: only one that says something
-/// takes room, so that a delivery can be handed from part to part.
+/// The trail that a message carries, as [`HeaderRules::read`](super::HeaderRules::read) found it. Most messages carry none,
+/// and a trail is large: only one that says something takes room, so that a delivery can be handed from part to part.
 #[derive(Debug, Clone, Default)]
-pub struct Carried(Option<Box<Trail>>);
+pub struct Carried(Option<Box<Found>>);
+
+#[derive(Debug, Clone, Default)]
+struct Found {
+    trail: Trail,
+    doubt: Option<Doubt>,
+    clamped: FieldSet,
+    next_delay: Option<Duration>,
+    body_is_gone: bool,
+}
+
+impl Carried {
+    /// Notes that the message's body lay elsewhere and is gone: it is no message without one, and is never handled.
+    pub fn lose_body(&mut self) {
+        self.0.get_or_insert_default().body_is_gone = true;
+    }
+
+    /// Notes that the body was found after all.
+    pub fn find_body(&mut self) {
+        if let Some(found) = &mut self.0 {
+            found.body_is_gone = false;
+        }
+    }
+
+    /// Whether the message's body is gone.
+    pub fn body_is_gone(&self) -> bool {
+        self.0.as_ref().is_some_and(|found| found.body_is_gone)
+    }
+
+    /// Takes another trail for the one that was carried; what was found beside it stays.
+    pub(crate) fn replace(&mut self, trail: Trail) {
+        self.0.get_or_insert_default().trail = trail;
+    }
+
+    /// A trail that starts over, since the message's headers were not signed by a key of the flow.
+    pub(super) fn doubted(trail: Trail, doubt: Doubt) -> Self {
+        Self(Some(Box::new(Found { trail, doubt: Some(doubt), ..Found::default() })))
+    }
+
+    /// Forgets the ledger entry that the headers name, and what hangs on it: for an adapter that knows it to be another
+    /// message's.
+    pub fn forget_entry(&mut self) {
+        if let Some(found) = &mut self.0 {
+            found.trail.entry_id = None;
+            found.trail.wait_id = None;
+            found.trail.replay = None;
+        }
+    }
+
+    /// Why the message's own headers are not believed; nothing when they are.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.0.as_ref().and_then(|found| found.doubt)
+    }
+
+    /// Headers whose value was cut or held to its bound.
+    pub fn clamped(&self) -> FieldSet {
+        self.0.as_ref().map(|found| found.clamped).unwrap_or_default()
+    }
+
+    /// A delay that the `plain` spelling gave instead of a due time. It counts from the message's own timestamp, which
+    /// only the broker knows.
+    pub fn next_delay(&self) -> Option<Duration> {
+        self.0.as_ref().and_then(|found| found.next_delay)
+    }
+}
 
 impl From<Trail> for Carried {
     fn from(trail: Trail) -> Self {
-        Self(Some(Box::new(trail)))
+        Self(Some(Box::new(Found { trail, ..Found::default() })))
+    }
+}
+
+impl From<Decoded> for Carried {
+    fn from(read: Decoded) -> Self {
+        let Decoded { trail, next_delay, clamped, .. } = read;
+        Self(Some(Box::new(Found { trail, clamped, next_delay, ..Found::default() })))
     }
 }
 
@@ -65,6 +144,6 @@ impl Deref for Carried {
 
     fn deref(&self) -> &Trail {
         static FIRST: LazyLock<Trail> = LazyLock::new(Trail::default);
-        self.0.as_deref().unwrap_or_else(|| &*FIRST)
+        self.0.as_ref().map_or_else(|| &*FIRST, |found| &found.trail)
     }
 }

@@ -215,6 +215,9 @@ pub struct HistoryLine {
     /// How long it took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// The downstream calls that it was charged with: those that the handler said, or those of its retryers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
     /// The class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
@@ -242,6 +245,28 @@ pub struct HistoryLine {
     /// Who did it, when a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+}
+
+impl HistoryLine {
+    /// A line with nothing but a time and a name.
+    pub fn new(at: Timestamp, what: impl Into<String>) -> Self {
+        Self {
+            at,
+            what: what.into(),
+            attempt: None,
+            took_ms: None,
+            calls: None,
+            class: None,
+            reason: None,
+            decision: None,
+            because: None,
+            due_at: None,
+            error: None,
+            http_status: None,
+            handler_version: None,
+            by: None,
+        }
+    }
 }
 
 /// A message's bytes, as they were published.

@@ -13,10 +13,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use redrive_core::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::EntryId;
+use super::{EntryId, SourceRef};
 
 /// The longest key that is kept as it is; a longer one is kept by its hash.
 const LONGEST: usize = 300;
@@ -82,6 +83,18 @@ pub struct Asked {
     pub lane: LaneName,
     /// The message's entry, when it has one.
     pub entry: Option<EntryId>,
+    /// Where a message without an entry was read. A ledger that stands apart from the broker may have written it down
+    /// from there already, when the broker did not learn of it.
+    pub read_at: Option<ReadAt>,
+}
+
+/// Where a message was read, and when it was published there: a place can be used a second time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadAt {
+    /// The place.
+    pub source: SourceRef,
+    /// The time.
+    pub published_at: Timestamp,
 }
 
 /// How a message stands in its lane.
@@ -93,7 +106,11 @@ pub enum Standing {
     Turn {
         /// The ids of messages that a person took out of the lane before it; at most 16.
         skipped: Vec<String>,
+        /// Its entry, when it does not carry the id itself: it was written down from the same place before.
+        entry: Option<EntryId>,
     },
+    /// The ledger has it already, from the same place: it is released without being tried.
+    Known,
     /// It has to be kept behind others.
     Behind {
         /// The id of the message in front, as far as there is one.

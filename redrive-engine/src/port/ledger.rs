@@ -3,14 +3,116 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redrive_core::Timestamp;
+use redrive_core::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Actor, Asked, AuditLine, Control, Counts, Entry, EntryId, EntryState, Filter, Found, Group, HistoryLine,
-    NewMessage, NewReplay, Order, Page, Payload, PortError, Record, Replay, ReplayItem, ReplayPlan,
-    ReplayState, ReplayStep, Standing,
+    NewMessage, NewReplay, Order, Page, Payload, PortError, Replay, ReplayItem, ReplayPlan, ReplayState,
+    ReplayStep, Resolved, Settlement, SourceRef, Standing,
 };
+
+/// The queue of the ledger's own store in which messages of a flow lie whose broker stands apart: followers, replays,
+/// retries at once. The flow reads it beside its source.
+pub fn home_of(flow: &str) -> String {
+    format!("{flow}.ledger")
+}
+
+/// The header by which a message in [that queue](home_of) says that a person sends it to this address of the flow's broker.
+pub const REROUTE_TO: &str = "x-reroute-to";
+
+/// The header by which a waiting copy says that its body lies elsewhere, and where.
+pub const BODY_AT: &str = "x-body-at";
+
+/// A settlement of a broker that the ledger stands apart from.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The settlement, with its delivery, record and lane.
+    pub settlement: Settlement,
+    /// Where the broker keeps the copy, when it does and said so.
+    pub copy: Option<SourceRef>,
+    /// Who hands the message out next.
+    pub keeper: Keeper,
+    /// How the ledger comes to know of it.
+    pub learned: Learned,
+}
+
+/// How a ledger comes to know of what became of a message at a broker apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learned {
+    /// It was settled just now.
+    Settled,
+    /// It was read off the broker. It is taken where there is no such entry yet, or where it is newer than what is known
+    /// of it: more attempts were made, the message waits elsewhere, or it came to an end where it was thought to wait or
+    /// to have recovered. What people did, and what the ledger keeps itself, is never undone by it.
+    Found {
+        /// Whether its body could not be read: the entry is shown, and is not sent again.
+        bodiless: bool,
+    },
+}
+
+/// Who keeps a message that comes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// The broker: the ledger has a copy to show, to replay and to hold a lane with.
+    Broker,
+    /// The ledger, in [its own queue](home_of).
+    Ledger,
+}
+
+/// What the ledger did with one that was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It is written down, or was before.
+    Taken,
+    /// It is its lane's own head: nothing was written, and it is given back as it was.
+    GiveBack,
+}
+
+/// A copy that came back from a broker apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// Its entry.
+    pub entry: EntryId,
+    /// The id of the message.
+    pub message: Text,
+    /// The attempts that it says were made.
+    pub attempts: u32,
+}
+
+/// What a ledger says of a copy that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// It is waited for.
+    Yes,
+    /// It went another way, or has come to an end: it is dropped.
+    No,
+    /// Its entry was only taken to have recovered ([`Ledger::passed`]), and here it is. It is told as
+    /// [found](Learned::Found) before it is handed out, so that its entry and its lane are open again.
+    AfterAll,
+    /// There is no such entry. The ledger was not told yet, or was lost since.
+    Unknown,
+    /// The entry that it names is another message's, or another flow's.
+    Anothers,
+}
+
+/// An entry that waits at a broker apart and should have come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overdue {
+    /// The entry.
+    pub entry: EntryId,
+    /// When it was due.
+    pub due_at: Timestamp,
+    /// Where its copy lies, as far as is known.
+    pub copy: SourceRef,
+}
+
+impl Overdue {
+    /// Where the next page begins.
+    pub const fn cursor(&self) -> (Timestamp, EntryId) {
+        (self.due_at, self.entry)
+    }
+}
 
 /// What a person does to entries. Each is one transaction with its audit line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,9 +207,37 @@ pub struct Problem {
 /// The port to a ledger.
 #[async_trait]
 pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
-    /// Writes records down. Only called for a broker whose settling does not do it; the same record given twice
-    /// changes nothing.
-    async fn record(&self, records: &[Record]) -> Result<(), PortError>;
+    /// Writes down what a broker settles that this ledger stands apart from, with the bodies: entries, lanes and marks
+    /// of processed messages, in one transaction. The same one given twice changes nothing.
+    async fn record(&self, recorded: &[Recorded]) -> Result<Vec<Taken>, PortError>;
+
+    /// Which of these copies, that a broker apart hands out, are still expected, in their order.
+    async fn expected(&self, flow: &str, copies: &[Copied]) -> Result<Vec<Expected>, PortError>;
+
+    /// Entries of a flow that wait at a broker apart and should have come before `before`, with the place of their copy,
+    /// by their due time, behind a [cursor](Overdue::cursor).
+    async fn overdue(
+        &self,
+        flow: &str,
+        before: Timestamp,
+        after: Option<(Timestamp, EntryId)>,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, PortError>;
+
+    /// The broker has passed these copies, and keeps nothing else of their entries: those that still wait for that very
+    /// copy are taken to have recovered. It is a presumption, which a copy that comes after all refutes.
+    async fn passed(&self, copies: &[Overdue], now: Timestamp) -> Result<(), PortError>;
+
+    /// What people brought to an end of a flow whose broker stands apart, opened again, or put aside while the broker had
+    /// it, in the order in which they did, after a number.
+    async fn resolved(&self, flow: &str, after: u64, limit: usize)
+    -> Result<Vec<(u64, Resolved)>, PortError>;
+
+    /// A position that was kept under this name.
+    async fn position(&self, name: &str) -> Result<Option<String>, PortError>;
+
+    /// Keeps a position.
+    async fn keep_position(&self, name: &str, position: &str) -> Result<(), PortError>;
 
     /// One entry, by its own id or its message's.
     async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError>;

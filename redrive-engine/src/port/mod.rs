@@ -11,6 +11,7 @@ mod delivery;
 mod entry;
 mod error;
 mod filter;
+mod header_rules;
 mod lane;
 mod ledger;
 mod record;
@@ -19,7 +20,8 @@ mod settlement;
 
 pub use audit::{Actor, AuditLine};
 pub use broker::{
-    Broker, Capabilities, Depth, NewMessage, Published, QueueInfo, Room, Source, Subscription, Topology,
+    Broker, BrokerAlarm, Capabilities, Depth, NewMessage, Published, QueueInfo, Resolved, Revoked, Room,
+    Settled, Shelved, Shelves, Source, SourceRange, Subscription, Topology,
 };
 pub use clock::{Clock, SystemClock};
 pub use control::{Control, ControlKind, Order, Quarantine, QuarantineError};
@@ -30,8 +32,12 @@ pub use entry::{
 };
 pub use error::{PortError, Refusal};
 pub use filter::{Cursor, Filter, Found, Page};
-pub use lane::{Asked, LaneName, Standing};
-pub use ledger::{Deed, DeedReport, Ledger, Problem, Retention, Selection};
-pub use record::{AttemptRecord, HeldRecord, Record};
+pub use header_rules::{Doubt, HeaderRules};
+pub use lane::{Asked, LaneName, ReadAt, Standing};
+pub use ledger::{
+    BODY_AT, Copied, Deed, DeedReport, Expected, Keeper, Learned, Ledger, Overdue, Problem, REROUTE_TO,
+    Recorded, Retention, Selection, Taken, home_of,
+};
+pub use record::{AttemptRecord, HeldRecord, Record, SucceededRecord};
 pub use replay::{NewReplay, Replay, ReplayItem, ReplayOutcome, ReplayPlan, ReplayState, ReplayStep};
 pub use settlement::{Outcome, Settlement};

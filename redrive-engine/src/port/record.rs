@@ -22,8 +22,10 @@ pub struct Record {
     pub at: Timestamp,
     /// When the next attempt is due.
     pub due_at: Option<Timestamp>,
-    /// The attempt behind it; nothing when it succeeded or when nothing was tried.
+    /// The failed attempt behind it; nothing when it succeeded or when nothing was tried.
     pub attempt: Option<AttemptRecord>,
+    /// The attempt that succeeded, when one did.
+    pub succeeded: Option<Box<SucceededRecord>>,
     /// Failed attempts since the last record that stayed in hand, in place or blocking, oldest first. The first and the
     /// last ones, shortened; their numbers show what is left out.
     pub earlier: Vec<AttemptRecord>,
@@ -58,15 +60,30 @@ pub struct HeldRecord {
     pub because: String,
 }
 
+/// The attempt that a message recovered by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SucceededRecord {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How long it took.
+    pub took: Duration,
+    /// The downstream calls that it made, at least 1.
+    pub calls: u32,
+    /// The version of the handler.
+    pub handler_version: Option<Arc<str>>,
+}
+
 /// One failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttemptRecord {
-    /// Its number, from 1.
+    /// Its number, from 1; 0 when the handler was not called.
     pub number: u32,
     /// When it began.
     pub started_at: Timestamp,
     /// How long it took.
     pub took: Duration,
+    /// The downstream calls that it was charged with, at least 1.
+    pub calls: u32,
     /// The class.
     pub class: Class,
     /// The reason.
@@ -87,6 +104,27 @@ pub struct AttemptRecord {
     pub handler_version: Option<Arc<str>>,
 }
 
+impl Record {
+    /// Its line in the entry's history.
+    pub fn line(&self) -> HistoryLine {
+        if let Some(attempt) = &self.attempt {
+            return attempt.line(self.at, self.due_at);
+        }
+        let mut line = HistoryLine { due_at: self.due_at, ..HistoryLine::new(self.at, self.state.as_str()) };
+        if let Some(held) = &self.held {
+            line.reason = Some(held.reason.clone());
+            line.because = Some(held.because.clone());
+        }
+        if let Some(succeeded) = &self.succeeded {
+            line.attempt = Some(succeeded.number);
+            line.took_ms = Some(succeeded.took.as_millis() as u64);
+            line.calls = Some(succeeded.calls);
+            line.handler_version = succeeded.handler_version.as_deref().map(str::to_owned);
+        }
+        line
+    }
+}
+
 impl AttemptRecord {
     /// When it ended.
     pub fn ended_at(&self) -> Timestamp {
@@ -95,11 +133,11 @@ impl AttemptRecord {
 
     /// Its line in an entry's history.
     pub fn line(&self, at: Timestamp, due_at: Option<Timestamp>) -> HistoryLine {
+        let called = self.number > 0;
         HistoryLine {
-            at,
-            what: "attempt".to_owned(),
-            attempt: Some(self.number),
-            took_ms: Some(self.took.as_millis() as u64),
+            attempt: called.then_some(self.number),
+            took_ms: called.then_some(self.took.as_millis() as u64),
+            calls: called.then_some(self.calls),
             class: Some(self.class),
             reason: Some(self.reason.clone()),
             decision: Some(self.decision.to_owned()),
@@ -108,7 +146,7 @@ impl AttemptRecord {
             error: Some(self.error()),
             http_status: self.status,
             handler_version: self.handler_version.as_deref().map(str::to_owned),
-            by: None,
+            ..HistoryLine::new(at, if called { "attempt" } else { self.decision })
         }
     }
 

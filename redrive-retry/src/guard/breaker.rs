@@ -18,8 +18,9 @@ use crate::SharedClock;
 ///
 /// It stands around a whole call, its retries included: what it counts is whether the call got what it came for. It
 /// opens by a share of failed or slow calls over the last calls or the last seconds, or after so many failures in a
-/// row; [`BreakerConfig`] has the settings and their defaults. When it opens, calls are refused at once and retries
-/// under way are given up; after a while a few probes find out whether the endpoint is back.
+/// row; [`BreakerConfig`] has the settings and their defaults. When it opens, calls are refused at once, and retries
+/// under way are given up where it is the retryer's own ([`Builder::breaker`](crate::Builder::breaker)); after a while a
+/// few probes find out whether the endpoint is back.
 ///
 /// ```
 /// use redrive_retry::CircuitBreaker;
@@ -196,19 +197,19 @@ impl CircuitBreaker {
 
     /// Reports a success that took so long.
     #[inline]
-    pub(crate) fn succeeded_at(&self, now: Duration, ticket: Ticket, took: Duration) {
+    pub(crate) fn succeeded_at(&self, now: u64, ticket: Ticket, took: Duration) {
         let quiet = u64::from(ticket.generation) << FLAGS | QUIET;
         let slow = self.inner.slow_call.is_some_and(|limit| took > limit);
         let beside = !slow && self.inner.gate.load(Ordering::Relaxed) == quiet;
-        if !(beside && self.inner.tally.add(slot::mine(), nanos(now))) {
-            self.report_at(now, ticket, Outcome::Success, took);
+        if !(beside && self.inner.tally.add(slot::mine(), now)) {
+            self.report_at(Duration::from_nanos(now), ticket, Outcome::Success, took);
         }
     }
 
     /// Reports how a call went, in the shortest way.
     pub(crate) fn report(&self, now: Duration, ticket: Ticket, outcome: Outcome, took: Duration) {
         match outcome {
-            Outcome::Success => self.succeeded_at(now, ticket, took),
+            Outcome::Success => self.succeeded_at(nanos(now), ticket, took),
             Outcome::Failure | Outcome::Ignored => self.report_at(now, ticket, outcome, took),
         }
     }
@@ -258,7 +259,7 @@ impl CircuitBreaker {
         });
         let done = work(&mut state.breaker);
         let ends = state.breaker.turns_at(now).map_or(u64::MAX, nanos);
-        self.inner.tally.begin(place, ends);
+        self.inner.tally.begin(place, ends, 0);
         let gate = gate_of(&state.breaker, now);
         let before = self.inner.gate.swap(gate, Ordering::Relaxed);
         if before >> FLAGS == gate >> FLAGS {

@@ -31,6 +31,11 @@ pub struct SharedBudget {
     inner: Arc<Inner>,
 }
 
+/// The most that a thread is given ahead.
+const AHEAD: u64 = 63;
+/// All threads together are given ahead at most one in so many of the retries that there is room for.
+const PART: u64 = 16;
+
 #[derive(Debug)]
 struct Inner {
     tally: Tally,
@@ -56,13 +61,13 @@ impl SharedBudget {
 
     /// Counts a call that begins.
     pub fn deposit(&self) {
-        self.deposit_at(self.inner.clock.recent());
+        self.deposit_at(nanos(self.inner.clock.recent()));
     }
 
     /// Lets a retry through and counts it; false when the budget is spent.
     #[must_use = "a retry may start only when it was let through"]
     pub fn try_spend(&self) -> bool {
-        self.try_spend_at(self.inner.clock.recent())
+        self.try_spend_at(nanos(self.inner.clock.recent()))
     }
 
     /// Whether two handles share one budget.
@@ -75,10 +80,10 @@ impl SharedBudget {
     }
 
     #[inline]
-    pub(crate) fn deposit_at(&self, now: Duration) {
+    pub(crate) fn deposit_at(&self, now: u64) {
         let place = slot::mine();
-        if !self.inner.tally.add(place, nanos(now)) {
-            self.turn(place, now);
+        if !self.inner.tally.add(place, now) {
+            self.turn(place, Duration::from_nanos(now));
         }
     }
 
@@ -86,9 +91,10 @@ impl SharedBudget {
     fn turn(&self, place: usize, now: Duration) {
         let mut budget = locked(&self.inner.state);
         self.add_up(&mut budget, now);
+        self.take_back(&mut budget, place);
         budget.deposit(now);
         let ends = nanos(budget.turns_at(now));
-        self.inner.tally.begin(place, ends);
+        self.inner.tally.begin(place, ends, 0);
     }
 
     fn add_up(&self, budget: &mut RetryBudget, now: Duration) {
@@ -99,10 +105,40 @@ impl SharedBudget {
         });
     }
 
-    pub(crate) fn try_spend_at(&self, now: Duration) -> bool {
+    #[inline]
+    pub(crate) fn try_spend_at(&self, now: u64) -> bool {
+        let place = slot::mine();
+        self.inner.tally.use_ahead(place, now) || self.spend(place, Duration::from_nanos(now))
+    }
+
+    /// Spends under the lock. While there is plenty, the thread gets a few more to spend without it; when there is
+    /// nothing left, what others have not used is taken back.
+    #[cold]
+    fn spend(&self, place: usize, now: Duration) -> bool {
+        let tally = &self.inner.tally;
         let mut budget = locked(&self.inner.state);
         self.add_up(&mut budget, now);
-        budget.try_spend(now)
+        self.take_back(&mut budget, place);
+        let mut room = budget.room(now);
+        if room == 0 {
+            for other in 0..tally.places() {
+                self.take_back(&mut budget, other);
+            }
+            room = budget.room(now);
+        }
+        let spent = budget.try_spend(now);
+        let part = room.saturating_sub(1) / (PART * tally.places() as u64);
+        if part > 0 && place < tally.places() {
+            let ahead = budget.spend_ahead(now, part.min(AHEAD));
+            tally.begin(place, nanos(budget.turns_at(now)), ahead);
+        }
+        spent
+    }
+
+    fn take_back(&self, budget: &mut RetryBudget, place: usize) {
+        if let Some((ends, unused)) = self.inner.tally.take_back(place) {
+            budget.take_back(Duration::from_nanos(ends.saturating_sub(1)), unused);
+        }
     }
 }
 

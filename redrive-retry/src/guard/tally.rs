@@ -17,6 +17,9 @@ struct Shard {
     count: AtomicU64,
     /// How much of it was taken. Read and written under the lock.
     taken: AtomicU64,
+    /// What the owner may still use up in this slice. Given and taken back under the lock; the place's owner counts it
+    /// down without.
+    ahead: AtomicU64,
 }
 
 /// Counts of many threads.
@@ -29,7 +32,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(places: usize) -> Self {
-        let shard = |_| Shard { ends: AtomicU64::new(0), count: AtomicU64::new(0), taken: AtomicU64::new(0) };
+        let zero = || AtomicU64::new(0);
+        let shard = |_| Shard { ends: zero(), count: zero(), taken: zero(), ahead: zero() };
         Self { shards: (0..places).map(shard).collect(), used: AtomicUsize::new(0) }
     }
 
@@ -45,6 +49,34 @@ impl Tally {
         true
     }
 
+    /// Uses up one of what the caller was given ahead; false when nothing is left, or its slice is over.
+    #[inline]
+    pub(crate) fn use_ahead(&self, place: usize, now: u64) -> bool {
+        let Some(shard) = self.shards.get(place) else { return false };
+        if now >= shard.ends.load(Ordering::Relaxed) {
+            return false;
+        }
+        let ahead = &shard.ahead;
+        ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ahead| ahead.checked_sub(1)).is_ok()
+    }
+
+    /// Takes back what the owner of a place was given ahead and has not used, with the end of the slice that it was for.
+    /// Under the lock.
+    pub(crate) fn take_back(&self, place: usize) -> Option<(u64, u64)> {
+        let shard = self.shards.get(place)?;
+        // Most have nothing, and a look costs their owners less than a write.
+        if shard.ahead.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let unused = shard.ahead.swap(0, Ordering::Relaxed);
+        (unused > 0).then(|| (shard.ends.load(Ordering::Relaxed), unused))
+    }
+
+    /// How many places there are.
+    pub(crate) fn places(&self) -> usize {
+        self.shards.len()
+    }
+
     /// Hands over what was not taken yet, with the end of the slice it belongs to. Under the lock.
     pub(crate) fn take(&self, mut each: impl FnMut(u64, u64)) {
         let used = self.used.load(Ordering::Relaxed);
@@ -58,10 +90,12 @@ impl Tally {
         }
     }
 
-    /// Begins the next slice of the caller's own place. Under the lock, after [`take`](Self::take).
-    pub(crate) fn begin(&self, place: usize, ends: u64) {
+    /// Begins the next slice of the caller's own place, with so much to use up in it. Under the lock, after
+    /// [`take`](Self::take) and [`take_back`](Self::take_back).
+    pub(crate) fn begin(&self, place: usize, ends: u64, ahead: u64) {
         if let Some(shard) = self.shards.get(place) {
             shard.ends.store(ends, Ordering::Relaxed);
+            shard.ahead.store(ahead, Ordering::Relaxed);
             self.used.store(self.used.load(Ordering::Relaxed).max(place + 1), Ordering::Relaxed);
         }
     }

@@ -92,8 +92,13 @@ impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
     fn judge(&self, result: Result<A, E>) -> Judged<A, HttpFailure<A, E>> {
         match result {
             Ok(answer) => self.judge_answer(answer),
-            Err(error) if may_pass(&error) => Judged::retry(HttpFailure::Transport(error)),
-            Err(error) => Judged::Fail(HttpFailure::Transport(error)),
+            Err(error) => match unanswered(&error) {
+                Unanswered::MayPass => Judged::retry(HttpFailure::Transport(error)),
+                #[cfg(feature = "reqwest")]
+                Unanswered::LedAstray => Judged::Fail(HttpFailure::Transport(error)),
+                #[cfg(feature = "reqwest")]
+                Unanswered::NotSent => Judged::NotMade(HttpFailure::Transport(error)),
+            },
         }
     }
 
@@ -105,23 +110,40 @@ impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
     }
 }
 
-/// Whether a request that was not answered may fare better another time. Where the client's errors tell that the
-/// request itself is wrong, it does not.
-fn may_pass<E: 'static>(error: &E) -> bool {
+/// Why a request has no answer.
+enum Unanswered {
+    /// Another time it may have one.
+    MayPass,
+    /// The endpoint sent it elsewhere, and that led nowhere.
+    #[cfg(feature = "reqwest")]
+    LedAstray,
+    /// The request itself is wrong, and never left the client.
+    #[cfg(feature = "reqwest")]
+    NotSent,
+}
+
+/// Why a request has no answer, where the client's errors tell.
+fn unanswered<E: 'static>(error: &E) -> Unanswered {
     let error: &dyn Any = error;
     #[cfg(feature = "reqwest")]
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return !(error.is_builder() || error.is_redirect());
+        return if error.is_builder() {
+            Unanswered::NotSent
+        } else if error.is_redirect() {
+            Unanswered::LedAstray
+        } else {
+            Unanswered::MayPass
+        };
     }
     #[cfg(feature = "reqwest-middleware")]
     if let Some(error) = error.downcast_ref::<reqwest_middleware::Error>() {
         return match error {
-            reqwest_middleware::Error::Reqwest(error) => may_pass(error),
-            reqwest_middleware::Error::Middleware(_) => true,
+            reqwest_middleware::Error::Reqwest(error) => unanswered(error),
+            reqwest_middleware::Error::Middleware(_) => Unanswered::MayPass,
         };
     }
     let _ = error;
-    true
+    Unanswered::MayPass
 }
 
 /// What went wrong in an attempt, without the answer itself.
@@ -170,4 +192,6 @@ pub struct Retried {
     pub stop: Stop,
     /// How long all of it took.
     pub took: Duration,
+    /// When asking again may help, where that is known: see [`RetryError::retry_after`](crate::RetryError::retry_after).
+    pub retry_after: Option<Duration>,
 }

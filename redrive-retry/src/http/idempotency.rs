@@ -7,20 +7,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt as _, Limited};
-use sha2::{Digest as _, Sha256};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::remembered::{AnswerBody, Read, read};
-use super::request::IDEMPOTENCY_KEY;
-use crate::SharedClock;
-use crate::idempotency::{Answer, Claim, Claimed, IdempotencyKey, KeyStore, Lease, StoreError};
+use super::held::run;
+use super::refused::Refused;
+use super::remembered::AnswerBody;
+use crate::idempotency::KeyStore;
 use crate::tower::take_ready;
+use crate::{BuildError, SharedClock};
 
 /// Runs a request with an `Idempotency-Key` once, and answers its repetitions with what was answered first.
 ///
@@ -29,16 +28,22 @@ use crate::tower::take_ready;
 /// | the first with its key | that of the service, which is remembered for a day |
 /// | a repetition | the remembered answer, with `idempotency-replayed: true` |
 /// | a repetition while the first is running | 409 with `Retry-After` |
+/// | a repetition of what was done, and whose answer was too large to be kept or broke off | 409 without |
 /// | the same key with another method, path or body | 422 |
 /// | a key that is none, or none where one is required | 400 |
 /// | a body that is too large to be compared | 413 |
+/// | a body that does not come to its end | 400 |
 /// | anything, while the store cannot be asked | 503 with `Retry-After` |
 ///
-/// Not remembered are answers of 5xx, and 408, 425 and 429: they ask for another attempt. A service that was cut off,
-/// because its client went away or its process ended, is not remembered either; the next attempt runs it again, at
-/// once or when the lease is over.
+/// Not remembered are answers of 5xx, and 408, 425 and 429: they ask for another attempt. Neither is a service that
+/// failed or panicked: the next attempt runs it again.
 ///
-/// Requests without a key, and those of methods that are idempotent by themselves, pass as they are.
+/// The key is claimed and the service run in a task of its own, so a client that goes away does not stop it: what it
+/// was answered is remembered, and the client's next attempt gets that. Only when the process ends meanwhile is a repetition run
+/// again, when the lease is over.
+///
+/// Requests without a key, and those of methods that are [idempotent](super::is_idempotent) by themselves, pass as they
+/// are.
 ///
 /// ```
 /// use redrive_retry::http::IdempotencyLayer;
@@ -66,31 +71,34 @@ use crate::tower::take_ready;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IdempotencyLayer<K> {
-    shared: Arc<Shared<K>>,
+    store: Arc<K>,
+    settings: Settings,
 }
 
-struct Shared<K> {
-    store: K,
-    keep: Duration,
-    lease: Duration,
-    retry_after: Duration,
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) keep: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) retry_after: Duration,
     request_limit: usize,
-    answer_limit: usize,
-    required: bool,
-    scope: Option<Scope>,
-    clock: SharedClock,
+    pub(crate) answer_limit: usize,
+    pub(crate) required: bool,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) clock: SharedClock,
 }
 
-type Scope = Box<dyn Fn(&Parts) -> String + Send + Sync>;
+type Scope = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
 
-/// On an answer that was remembered.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// What the requests of one service have in common.
+pub(crate) struct Shared<K> {
+    pub(crate) store: Arc<K>,
+    pub(crate) settings: Settings,
+}
 
 impl<K: KeyStore> IdempotencyLayer<K> {
     /// A layer on this store.
     pub fn new(store: K) -> Self {
-        let shared = Shared {
-            store,
+        let settings = Settings {
             keep: Duration::from_hours(24),
             lease: Duration::from_mins(1),
             retry_after: Duration::from_secs(1),
@@ -100,66 +108,68 @@ impl<K: KeyStore> IdempotencyLayer<K> {
             scope: None,
             clock: SharedClock::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { store: Arc::new(store), settings }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared<K>)) -> Self {
-        // While it is being built nobody else has it.
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            change(shared);
-        }
-        self
-    }
-
-    /// How long an answer is remembered. Default: a day.
-    #[must_use]
-    pub fn keep(self, time: Duration) -> Self {
-        self.with(|shared| shared.keep = time)
+    /// How long an answer is remembered. Default: a day. No time at all is refused: each repetition would run again.
+    pub fn keep(mut self, time: Duration) -> Result<Self, BuildError> {
+        self.settings.keep = some(time, "keep")?;
+        Ok(self)
     }
 
     /// How long a service may run before its process is taken for dead and a repetition runs it again. It has to be
-    /// longer than the service's own timeout. Default: a minute.
-    #[must_use]
-    pub fn lease(self, time: Duration) -> Self {
-        self.with(|shared| shared.lease = time)
+    /// longer than the service's own timeout. Default: a minute. No time at all is refused.
+    pub fn lease(mut self, time: Duration) -> Result<Self, BuildError> {
+        self.settings.lease = some(time, "lease")?;
+        Ok(self)
     }
 
     /// When a repetition is asked to come back while the first is running. Default: after a second.
     #[must_use]
-    pub fn retry_after(self, time: Duration) -> Self {
-        self.with(|shared| shared.retry_after = time)
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.settings.retry_after = time;
+        self
     }
 
     /// How large a request with a key may be, and how large an answer is remembered. Default: a mebibyte each. The
     /// repetition of a request with a larger answer is told that it was done.
     #[must_use]
-    pub fn limits(self, request: usize, answer: usize) -> Self {
-        self.with(|shared| (shared.request_limit, shared.answer_limit) = (request, answer))
+    pub fn limits(mut self, request: usize, answer: usize) -> Self {
+        (self.settings.request_limit, self.settings.answer_limit) = (request, answer);
+        self
     }
 
-    /// Refuses a POST or PATCH without a key.
+    /// Refuses a request without a key whose method is not idempotent by itself, such as POST and PATCH.
     #[must_use]
-    pub fn require_key(self) -> Self {
-        self.with(|shared| shared.required = true)
+    pub fn require_key(mut self) -> Self {
+        self.settings.required = true;
+        self
     }
 
     /// Keeps the keys of different callers apart, by tenant or user. Must not change between two attempts of one
     /// call, as a token does that is renewed.
     #[must_use]
-    pub fn scope(self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.scope = Some(Box::new(scope)))
+    pub fn scope(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.settings.scope = Some(Arc::new(scope));
+        self
     }
 
     /// Goes by another clock.
     #[must_use]
-    pub fn clock(self, clock: impl Into<SharedClock>) -> Self {
-        self.with(|shared| shared.clock = clock.into())
+    pub fn clock(mut self, clock: impl Into<SharedClock>) -> Self {
+        self.settings.clock = clock.into();
+        self
     }
+}
+
+/// A time that is none is no time.
+fn some(time: Duration, name: &'static str) -> Result<Duration, BuildError> {
+    if time.is_zero() { Err(BuildError::NoTime(name)) } else { Ok(time) }
 }
 
 impl<K> Clone for IdempotencyLayer<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { store: Arc::clone(&self.store), settings: self.settings.clone() }
     }
 }
 
@@ -173,7 +183,8 @@ impl<S, K> Layer<S> for IdempotencyLayer<K> {
     type Service = Idempotent<S, K>;
 
     fn layer(&self, service: S) -> Idempotent<S, K> {
-        Idempotent { service, shared: Arc::clone(&self.shared) }
+        let shared = Shared { store: Arc::clone(&self.store), settings: self.settings.clone() };
+        Idempotent { service, shared: Arc::new(shared) }
     }
 }
 
@@ -203,7 +214,7 @@ where
     K: KeyStore,
     B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    A: Body<Data = Bytes> + Unpin + Send,
+    A: Body<Data = Bytes> + Unpin + Send + 'static,
     A::Error: Send,
 {
     type Response = Response<AnswerBody<A>>;
@@ -227,213 +238,13 @@ where
                 }
                 Err(refused) => return Ok(refused.answer()),
             };
-            let Ok(body) = Limited::new(body, shared.request_limit).collect().await else {
-                return Ok(Refused::TooLarge(shared.request_limit).answer());
+            let limit = shared.settings.request_limit;
+            let body = match Limited::new(body, limit).collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(error) if error.is::<LengthLimitError>() => return Ok(Refused::TooLarge(limit).answer()),
+                Err(error) => return Ok(Refused::BrokenOff(error.to_string()).answer()),
             };
-            let body = body.to_bytes();
-            let lease = match Shared::claim(&shared, &key, &parts, &body).await {
-                Ok(First::Lease(lease)) => lease,
-                Ok(First::Answer(answer)) => return Ok(remembered(answer)),
-                Err(refused) => return Ok(refused.answer()),
-            };
-            let answer = service.call(Request::from_parts(parts, B::from(body))).await?;
-            lease.answered(answer).await
+            run(shared, key, service, parts, body).await
         })
     }
-}
-
-/// A request that is answered without asking the service.
-enum Refused {
-    NoKey,
-    BadKey(String),
-    TooLarge(usize),
-    Running(Duration),
-    Other,
-    NotKept,
-    Store(StoreError, Duration),
-}
-
-impl Refused {
-    fn answer<A: Body>(&self) -> Response<AnswerBody<A>> {
-        let (status, retry_after, text) = match self {
-            Self::NoKey => (
-                StatusCode::BAD_REQUEST,
-                None,
-                "this request needs an Idempotency-Key header: a text of your own that stays the same when the request is repeated".to_owned(),
-            ),
-            Self::BadKey(why) => (StatusCode::BAD_REQUEST, None, why.clone()),
-            Self::TooLarge(limit) => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                None,
-                format!("a request with an Idempotency-Key is at most {limit} bytes long"),
-            ),
-            Self::Running(after) => (
-                StatusCode::CONFLICT,
-                Some(*after),
-                "the first request with this Idempotency-Key is still running; repeat it later".to_owned(),
-            ),
-            Self::Other => (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                None,
-                "this Idempotency-Key was used for another request; a request of its own needs a key of its own".to_owned(),
-            ),
-            Self::NotKept => (
-                StatusCode::CONFLICT,
-                None,
-                "the request with this Idempotency-Key was done, and its answer was too large to be kept".to_owned(),
-            ),
-            Self::Store(error, after) => (StatusCode::SERVICE_UNAVAILABLE, Some(*after), error.to_string()),
-        };
-        let mut answer = Response::new(AnswerBody::whole(Bytes::from(text)));
-        *answer.status_mut() = status;
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if let Some(after) = retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
-        }
-        answer
-    }
-}
-
-/// Seconds as the header has them, at least 1: less would say to come back at once.
-fn whole_seconds(time: Duration) -> u64 {
-    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
-}
-
-/// What a claim leads to.
-enum First<K: KeyStore> {
-    Lease(Held<K>),
-    Answer(Answer),
-}
-
-impl<K: KeyStore> Shared<K> {
-    /// The key by which the request is known, with its scope; nothing when it passes as it is.
-    fn key(&self, parts: &Parts) -> Result<Option<String>, Refused> {
-        if ![Method::POST, Method::PATCH].contains(&parts.method) {
-            return Ok(None);
-        }
-        let mut keys = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
-        let key = match (keys.next(), keys.next()) {
-            (None, _) if self.required => return Err(Refused::NoKey),
-            (None, _) => return Ok(None),
-            (Some(key), None) => key,
-            _ => return Err(Refused::BadKey("this request has more than one Idempotency-Key".to_owned())),
-        };
-        let key = key.to_str().map_err(|_| Refused::BadKey("the Idempotency-Key is no text".to_owned()))?;
-        let key: IdempotencyKey = key.parse().map_err(|error| Refused::BadKey(format!("{error}")))?;
-        Ok(Some(match &self.scope {
-            // A space cannot stand in a key, so no scope and key make another's.
-            Some(scope) => format!("{} {key}", scope(parts)),
-            None => key.to_string(),
-        }))
-    }
-
-    async fn claim(shared: &Arc<Self>, key: &str, parts: &Parts, body: &[u8]) -> Result<First<K>, Refused> {
-        let claim = Claim {
-            key,
-            fingerprint: fingerprint(parts, body),
-            now: shared.clock.wall(),
-            lease: shared.lease,
-        };
-        match shared.store.claim(claim).await {
-            Ok(Claimed::First(lease)) => {
-                Ok(First::Lease(Held { shared: Arc::clone(shared), lease: Some(lease) }))
-            }
-            Ok(Claimed::Done(answer)) if answer.body.is_none() => Err(Refused::NotKept),
-            Ok(Claimed::Done(answer)) => Ok(First::Answer(answer)),
-            Ok(Claimed::Running) => Err(Refused::Running(shared.retry_after)),
-            Ok(Claimed::Other) => Err(Refused::Other),
-            // Without the store nobody knows whether this is the first, so it is not run.
-            Err(error) => Err(Refused::Store(error, shared.retry_after)),
-        }
-    }
-}
-
-/// What tells one request from another.
-fn fingerprint(parts: &Parts, body: &[u8]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-    for part in [parts.method.as_str().as_bytes(), path.as_bytes()] {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.update(body);
-    hash.finalize().into()
-}
-
-/// The right to run a request. Dropped, because nobody waits for it any more, the key is free again.
-struct Held<K: KeyStore> {
-    shared: Arc<Shared<K>>,
-    lease: Option<Lease>,
-}
-
-impl<K: KeyStore> Held<K> {
-    /// Remembers what was answered, or lets the key go.
-    async fn answered<A, E>(mut self, answer: Response<A>) -> Result<Response<AnswerBody<A>>, E>
-    where
-        A: Body<Data = Bytes> + Unpin,
-    {
-        let (parts, body) = answer.into_parts();
-        if !is_remembered(parts.status) {
-            self.let_go().await;
-            return Ok(Response::from_parts(parts, AnswerBody::untouched(body)));
-        }
-        let (kept, body) = match read(body, self.shared.answer_limit).await {
-            Read::Whole(bytes, body) => (Some(bytes), body),
-            Read::TooLarge(body) => (None, body),
-            Read::Failed(body) => {
-                self.let_go().await;
-                return Ok(Response::from_parts(parts, body));
-            }
-        };
-        let headers = parts
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())))
-            .collect();
-        let answer = Answer { status: parts.status.as_u16(), headers, body: kept };
-        if let Some(lease) = self.lease.take() {
-            let until = self.shared.clock.wall() + self.shared.keep;
-            // The request was done and is answered either way. What could not be remembered stays claimed until its
-            // lease is over.
-            let _ = self.shared.store.remember(&lease, answer, until).await;
-        }
-        Ok(Response::from_parts(parts, body))
-    }
-
-    async fn let_go(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            // At the worst it waits for the lease to be over.
-            let _ = self.shared.store.release(&lease).await;
-        }
-    }
-}
-
-impl<K: KeyStore> Drop for Held<K> {
-    fn drop(&mut self) {
-        let Some(lease) = self.lease.take() else { return };
-        let shared = Arc::clone(&self.shared);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { shared.store.release(&lease).await });
-        }
-    }
-}
-
-/// Whether a repetition gets this answer too. One that asks for another attempt does not stand for good.
-fn is_remembered(status: StatusCode) -> bool {
-    !status.is_server_error() && !matches!(status.as_u16(), 408 | 425 | 429)
-}
-
-fn remembered<A: Body>(answer: Answer) -> Response<AnswerBody<A>> {
-    let mut response = Response::new(AnswerBody::whole(answer.body.unwrap_or_default()));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or_default();
-    for (name, value) in answer.headers {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(value))
-        {
-            response.headers_mut().append(name, value);
-        }
-    }
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    response
 }

@@ -3,8 +3,8 @@
 //! - [`HttpRetryLayer`] goes around any `tower` service of HTTP requests, such as the client of `hyper-util`.
 //! - With the feature `reqwest`, [`HttpRetry`] goes around a `reqwest::Client`; with `reqwest-middleware`,
 //!   `RetryMiddleware` is one for `reqwest_middleware`.
-//! - [`HttpAnswers`] is the judge behind both: 408, 425, 429 and 5xx are retried, and 409 when it says when; any other
-//!   answer is the answer.
+//! - [`HttpAnswers`] is the judge behind both: 408, 425, 429 and 5xx without 501 and 505 are retried, and 409 when it
+//!   says when; any other answer is the answer.
 //! - [`ReplayBody`] lets a body that is a stream be sent again, without copying it.
 //! - [`IdempotencyLayer`] is the server's part.
 //!
@@ -37,7 +37,10 @@
 //! ```
 
 mod answer;
+mod claim;
+mod held;
 mod idempotency;
+mod refused;
 mod remembered;
 mod replay_body;
 mod request;

@@ -1,4 +1,4 @@
-//! The body of an answer that is remembered, or was too large for that.
+//! An answer that is remembered, and the body of one that is, or that was too large or broke off.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,8 +6,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+use crate::idempotency::Answer;
+
+/// On an answer that was remembered.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 pin_project! {
     /// A body that was read already, as a whole or in its first part.
@@ -38,10 +44,8 @@ impl<B: Body> AnswerBody<B> {
 pub(crate) enum Read<B: Body> {
     /// All of it, to be remembered and to be sent.
     Whole(Bytes, AnswerBody<B>),
-    /// Too much of it, to be sent only.
-    TooLarge(AnswerBody<B>),
-    /// It broke off, and is sent until there.
-    Failed(AnswerBody<B>),
+    /// Too much of it, or it broke off: to be sent only, until there.
+    Part(AnswerBody<B>),
 }
 
 /// Reads a body, at most so many bytes of it.
@@ -58,10 +62,10 @@ where
                 bytes += frame.data_ref().map_or(0, Bytes::len);
                 first.push_back(frame);
             }
-            Some(Err(fault)) => return Read::Failed(AnswerBody { first, rest: None, fault: Some(fault) }),
+            Some(Err(fault)) => return Read::Part(AnswerBody { first, rest: None, fault: Some(fault) }),
         }
         if bytes > limit {
-            return Read::TooLarge(AnswerBody { first, rest: Some(body), fault: None });
+            return Read::Part(AnswerBody { first, rest: Some(body), fault: None });
         }
     }
     let mut pieces = first.iter().filter_map(Frame::data_ref);
@@ -116,4 +120,19 @@ impl<B: Body> fmt::Debug for AnswerBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerBody").finish_non_exhaustive()
     }
+}
+
+/// The answer to a repetition.
+pub(crate) fn remembered<A: Body>(answer: Answer) -> Response<AnswerBody<A>> {
+    let mut response = Response::new(AnswerBody::whole(answer.body.unwrap_or_default()));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or_default();
+    for (name, value) in answer.headers {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(value))
+        {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
 }

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -31,6 +31,30 @@ pub struct ReplayBody<B> {
     is_past: bool,
 }
 
+/// All that wait for the stream, which itself remembers only who asked last: an attempt that was given up, as like as
+/// not.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    fn take(&self) -> Vec<Waker> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.take().into_iter().for_each(Waker::wake);
+    }
+}
+
 struct Shared<B> {
     /// The stream, until it has ended.
     rest: Option<Pin<Box<B>>>,
@@ -42,7 +66,13 @@ struct Shared<B> {
     /// Kept no longer, because there was too much of it.
     is_over: bool,
     failed: bool,
+    waiting: Arc<Waiting>,
+    /// Wakes all of them.
+    waker: Waker,
 }
+
+/// What comes of a body.
+type Sent<B> = Result<Frame<Bytes>, BodyGone<<B as Body>::Error>>;
 
 /// Whether a request's body can be sent again, for whoever has the request and not the body.
 #[derive(Clone)]
@@ -87,8 +117,18 @@ impl<B: Body<Data = Bytes>> ReplayBody<B> {
     /// A body of which up to so many bytes are kept.
     pub fn new(body: B, limit: usize) -> Self {
         let rest = (!body.is_end_stream()).then(|| Box::pin(body));
-        let shared =
-            Shared { rest, kept: Vec::new(), trailers: None, bytes: 0, limit, is_over: false, failed: false };
+        let waiting = Arc::<Waiting>::default();
+        let shared = Shared {
+            rest,
+            kept: Vec::new(),
+            trailers: None,
+            bytes: 0,
+            limit,
+            is_over: false,
+            failed: false,
+            waker: Waker::from(Arc::clone(&waiting)),
+            waiting,
+        };
         Self { shared: Arc::new(Mutex::new(shared)), sent: 0, is_past: false }
     }
 
@@ -112,9 +152,44 @@ impl<B: Body<Data = Bytes>> ReplayBody<B> {
     fn shared(&self) -> MutexGuard<'_, Shared<B>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Sends a frame that has just come, and keeps it for the others.
+    fn pass_on(&mut self, shared: &mut Shared<B>, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.data_ref() {
+            Some(piece) if !shared.is_over => {
+                self.is_past = !shared.keep(piece);
+                self.sent = shared.kept.len();
+            }
+            Some(_) => {}
+            None => {
+                shared.trailers = frame.trailers_ref().cloned();
+                shared.rest = None;
+                self.sent = shared.kept.len() + 1;
+            }
+        }
+        frame
+    }
+
+    /// Whether a part that this one has not sent is no longer there. Then it has no end, and must not look empty.
+    fn is_gone(&self, shared: &Shared<B>) -> bool {
+        shared.failed || (shared.is_over && !self.is_past)
+    }
 }
 
-impl<B> Shared<B> {
+impl<B: Body<Data = Bytes>> Shared<B> {
+    /// Asks the stream for what comes next.
+    fn poll_rest(&mut self, cx: &Context<'_>) -> Poll<Option<Sent<B>>> {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        self.waiting.add(cx.waker());
+        let polled = ready!(rest.as_mut().poll_frame(&mut Context::from_waker(&self.waker)));
+        match &polled {
+            None => self.rest = None,
+            Some(Err(_)) => self.failed = true,
+            Some(Ok(_)) => {}
+        }
+        Poll::Ready(polled.map(|frame| frame.map_err(BodyGone::Stream)))
+    }
+
     /// Keeps a piece; false when there is too much by now, and nothing is kept any more.
     fn keep(&mut self, piece: &Bytes) -> bool {
         self.bytes = self.bytes.saturating_add(piece.len());
@@ -143,16 +218,17 @@ impl<B: Body<Data = Bytes>> Body for ReplayBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
-        let mut shared = this.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = Arc::clone(&this.shared);
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(piece) = shared.kept.get(this.sent) {
             let piece = piece.clone();
             this.sent += 1;
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        if shared.failed || (shared.is_over && !this.is_past) {
+        if this.is_gone(&shared) {
             return Poll::Ready(Some(Err(BodyGone::NotKept)));
         }
-        let Some(rest) = &mut shared.rest else {
+        if shared.rest.is_none() {
             return match shared.trailers.clone() {
                 Some(trailers) if this.sent == shared.kept.len() => {
                     this.sent += 1;
@@ -160,42 +236,27 @@ impl<B: Body<Data = Bytes>> Body for ReplayBody<B> {
                 }
                 _ => Poll::Ready(None),
             };
-        };
-        match std::task::ready!(rest.as_mut().poll_frame(cx)) {
-            None => {
-                shared.rest = None;
-                Poll::Ready(None)
-            }
-            Some(Err(error)) => {
-                shared.failed = true;
-                Poll::Ready(Some(Err(BodyGone::Stream(error))))
-            }
-            Some(Ok(frame)) => {
-                match frame.data_ref() {
-                    Some(piece) if !shared.is_over => {
-                        this.is_past = !shared.keep(piece);
-                        this.sent = shared.kept.len();
-                    }
-                    Some(_) => {}
-                    None => {
-                        shared.trailers = frame.trailers_ref().cloned();
-                        shared.rest = None;
-                        this.sent = shared.kept.len() + 1;
-                    }
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
         }
+        let polled = ready!(shared.poll_rest(cx));
+        let polled = polled.map(|frame| frame.map(|frame| this.pass_on(&mut shared, frame)));
+        let waiting = shared.waiting.take();
+        drop(shared);
+        // Whoever waits for the stream finds what came among what was kept, and would not hear of it otherwise.
+        waiting.into_iter().filter(|waker| !waker.will_wake(cx.waker())).for_each(Waker::wake);
+        Poll::Ready(polled)
     }
 
     fn is_end_stream(&self) -> bool {
         let shared = self.shared();
         let trailers = usize::from(shared.trailers.is_some());
-        shared.rest.is_none() && self.sent >= shared.kept.len() + trailers
+        !self.is_gone(&shared) && shared.rest.is_none() && self.sent >= shared.kept.len() + trailers
     }
 
     fn size_hint(&self) -> SizeHint {
         let shared = self.shared();
+        if self.is_gone(&shared) {
+            return SizeHint::default();
+        }
         let kept: u64 = shared.kept.iter().skip(self.sent).map(|piece| piece.len() as u64).sum();
         let mut hint = shared.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         if let Some(upper) = hint.upper() {

@@ -17,7 +17,8 @@ pub trait HttpRequest: Sized {
     fn headers(&self) -> &HeaderMap;
     /// Its headers, to be changed.
     fn headers_mut(&mut self) -> &mut HeaderMap;
-    /// The same request, its body shared and not copied; nothing when the body can be sent once only.
+    /// The same request, its body a clone, which shares the bytes if they can be shared; nothing when the body can be
+    /// sent once only.
     fn copy(&self) -> Option<Self>;
     /// Whether its body can be sent again.
     fn has_body_left(&self) -> bool {

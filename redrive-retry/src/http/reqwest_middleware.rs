@@ -1,6 +1,7 @@
 //! Retries as a middleware of `reqwest-middleware`.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use http::Extensions;
 use reqwest::{Request, Response};
@@ -56,6 +57,8 @@ impl<H> fmt::Debug for RetryMiddleware<H> {
 struct Chain<'a> {
     next: Next<'a>,
     extensions: Extensions,
+    /// What the last attempt that came to its end has made of them.
+    left: &'a Mutex<Option<Extensions>>,
     request: Option<Request>,
     replay: HttpReplay,
 }
@@ -71,13 +74,15 @@ impl<'a> Operation for Chain<'a> {
         let copy = self.request.as_ref().and_then(|request| self.replay.copy(request));
         let request = copy.or_else(|| self.request.take());
         // Each attempt starts with the extensions of the first.
-        let (next, mut extensions) = (self.next.clone(), self.extensions.clone());
+        let (next, mut extensions, left) = (self.next.clone(), self.extensions.clone(), self.left);
         Box::pin(async move {
-            match request {
-                Some(request) => next.run(request, &mut extensions).await,
+            let Some(request) = request else {
                 // What was sent itself is not repeatable, so this is never asked for.
-                None => std::future::pending().await,
-            }
+                return std::future::pending().await;
+            };
+            let sent = next.run(request, &mut extensions).await;
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(extensions);
+            sent
         })
     }
 
@@ -98,9 +103,18 @@ where
         next: Next<'_>,
     ) -> Result<Response, Error> {
         self.replay.prepare(&mut request);
-        let chain =
-            Chain { next, extensions: extensions.clone(), request: Some(request), replay: self.replay };
+        let left = Mutex::new(None);
+        let chain = Chain {
+            next,
+            extensions: extensions.clone(),
+            left: &left,
+            request: Some(request),
+            replay: self.replay,
+        };
         let ended = Call::new(&self.retryer, chain).await;
+        if let Some(left) = left.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            *extensions = left;
+        }
         ended.or_else(last_answer).map_err(|error| Error::Middleware(error.into()))
     }
 }

@@ -16,7 +16,9 @@ use crate::{Call, Cause, Classify, Hooks, NoHooks, RetryError, Retryer};
 /// Retries the requests of a client.
 ///
 /// The answer is the last one there was, also when it is a 503: its status says so, and its extensions say with
-/// [`Retried`] why there was no further attempt. Only what was not answered at all is an error.
+/// [`Retried`] why there was no further attempt. Only a call whose last attempt was not answered is an error.
+///
+/// An attempt ends with the head of its answer: the timeout of one attempt does not hold for reading the body.
 #[derive(Debug, Clone)]
 pub struct HttpRetryLayer<H = NoHooks> {
     retryer: Retryer<HttpAnswers, H>,
@@ -169,7 +171,12 @@ impl<S: Service<Req> + Clone, Req: HttpRequest, H> fmt::Debug for RetriedFuture<
 pub(crate) fn last_answer<A: HttpAnswer, E>(
     mut error: RetryError<HttpFailure<A, E>>,
 ) -> Result<A, RetryError<HttpCause<E>>> {
-    let retried = Retried { attempts: error.attempts(), stop: error.stop(), took: error.took() };
+    let retried = Retried {
+        attempts: error.attempts(),
+        stop: error.stop(),
+        took: error.took(),
+        retry_after: error.retry_after(),
+    };
     let answer = match error.last_mut() {
         Some(Cause::Error(HttpFailure::Status { answer, .. })) => answer.take(),
         _ => None,

@@ -33,9 +33,23 @@ struct State {
     limits: MemoryLimits,
     bytes: usize,
     next: u64,
-    entries: HashMap<Arc<str>, Entry>,
+    entries: HashMap<Name, Entry>,
     /// When each is forgotten, soonest first.
-    ends: BTreeSet<(Timestamp, Arc<str>)>,
+    ends: BTreeSet<(Timestamp, Name)>,
+}
+
+/// What an entry is known by: requests and calls never meet, whatever scope or name they have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Name {
+    Request(Arc<str>),
+    Call(Arc<str>),
+}
+
+impl Name {
+    fn len(&self) -> usize {
+        let (Self::Request(name) | Self::Call(name)) = self;
+        name.len()
+    }
 }
 
 #[derive(Debug)]
@@ -75,21 +89,21 @@ impl MemoryStore {
 
 impl State {
     fn tidy(&mut self, now: Timestamp) {
-        while let Some((_, key)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
-            self.remove(&key);
+        while let Some((_, name)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
+            self.remove(&name);
         }
     }
 
-    fn remove(&mut self, key: &str) -> Option<Entry> {
-        let (key, entry) = self.entries.remove_entry(key)?;
+    fn remove(&mut self, name: &Name) -> Option<Entry> {
+        let (name, entry) = self.entries.remove_entry(name)?;
         self.bytes -= entry.weight;
-        self.ends.remove(&(entry.until, key));
+        self.ends.remove(&(entry.until, name));
         Some(entry)
     }
 
-    fn put(&mut self, key: &Arc<str>, until: Timestamp, held: Held) -> Result<(), StoreError> {
+    fn put(&mut self, name: Name, until: Timestamp, held: Held) -> Result<(), StoreError> {
         let weight =
-            key.len() + 128 + if let Held::Done { answer, .. } = &held { answer.weight() } else { 0 };
+            name.len() + 128 + if let Held::Done { answer, .. } = &held { answer.weight() } else { 0 };
         let MemoryLimits { keys, bytes } = self.limits;
         if self.entries.len() >= keys {
             return Err(StoreError::Full(format!("it holds {keys} keys")));
@@ -98,14 +112,16 @@ impl State {
             return Err(StoreError::Full(format!("it holds {} of {bytes} bytes", self.bytes)));
         }
         self.bytes += weight;
-        self.ends.insert((until, Arc::clone(key)));
-        self.entries.insert(Arc::clone(key), Entry { until, weight, held });
+        self.ends.insert((until, name.clone()));
+        self.entries.insert(name, Entry { until, weight, held });
         Ok(())
     }
 
     fn claim(&mut self, claim: Claim<'_>) -> Result<Claimed, StoreError> {
         self.tidy(claim.now);
-        match self.entries.get(claim.key).map(|entry| &entry.held) {
+        let key: Arc<str> = claim.key.into();
+        let name = Name::Request(Arc::clone(&key));
+        match self.entries.get(&name).map(|entry| &entry.held) {
             Some(Held::Running { fingerprint, .. } | Held::Done { fingerprint, .. })
                 if *fingerprint != claim.fingerprint =>
             {
@@ -116,16 +132,15 @@ impl State {
             Some(Held::Call(_)) => return Ok(Claimed::Other),
             None => {}
         }
-        let key: Arc<str> = claim.key.into();
         self.next += 1;
         let token = self.next;
-        self.put(&key, claim.now + claim.lease, Held::Running { fingerprint: claim.fingerprint, token })?;
+        self.put(name, claim.now + claim.lease, Held::Running { fingerprint: claim.fingerprint, token })?;
         Ok(Claimed::First(Lease { key, token }))
     }
 
     /// The fingerprint of what this lease still holds.
     fn held_by(&self, lease: &Lease) -> Option<[u8; 32]> {
-        match self.entries.get(&lease.key)?.held {
+        match self.entries.get(&request(lease))?.held {
             Held::Running { fingerprint, token } if token == lease.token => Some(fingerprint),
             _ => None,
         }
@@ -133,16 +148,20 @@ impl State {
 
     fn remember(&mut self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
         let Some(fingerprint) = self.held_by(lease) else { return Ok(false) };
-        let Some(running) = self.remove(&lease.key) else { return Ok(false) };
-        match self.put(&lease.key, until, Held::Done { fingerprint, answer }) {
+        let Some(running) = self.remove(&request(lease)) else { return Ok(false) };
+        match self.put(request(lease), until, Held::Done { fingerprint, answer }) {
             Ok(()) => Ok(true),
             Err(full) => {
                 // The claim stays, so that the call is not made a second time before its lease is over.
-                self.put(&lease.key, running.until, running.held)?;
+                self.put(request(lease), running.until, running.held)?;
                 Err(full)
             }
         }
     }
+}
+
+fn request(lease: &Lease) -> Name {
+    Name::Request(Arc::clone(&lease.key))
 }
 
 impl KeyStore for MemoryStore {
@@ -157,7 +176,7 @@ impl KeyStore for MemoryStore {
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.held_by(lease).is_some() {
-            state.remove(&lease.key);
+            state.remove(&request(lease));
         }
         Ok(())
     }
@@ -172,18 +191,17 @@ impl CallKeys for MemoryStore {
     ) -> Result<IdempotencyKey, StoreError> {
         let mut state = self.state();
         state.tidy(now);
-        // A space cannot stand in a key, so the names of calls never meet the keys of requests.
-        let name: Arc<str> = format!("call {call}").into();
+        let name = Name::Call(call.into());
         if let Some(Entry { held: Held::Call(key), .. }) = state.entries.get(&name) {
             return Ok(key.clone());
         }
         let key = IdempotencyKey::new();
-        state.put(&name, until, Held::Call(key.clone()))?;
+        state.put(name, until, Held::Call(key.clone()))?;
         Ok(key)
     }
 
     async fn forget(&self, call: &str) -> Result<(), StoreError> {
-        self.state().remove(&format!("call {call}"));
+        self.state().remove(&Name::Call(call.into()));
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ pub struct Answer {
     pub status: u16,
     /// The headers, in order.
     pub headers: Vec<(String, Bytes)>,
-    /// The body; nothing when it was too large to be kept.
+    /// The body; nothing when it was too large to be kept, or broke off.
     pub body: Option<Bytes>,
 }
 

@@ -9,14 +9,14 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::LayerError;
+use super::{LayerError, RetriesFail};
 use crate::CircuitBreaker;
 use crate::guard::{BreakerOpen, Outcome, Ticket};
 
 /// Refuses calls while a breaker is open, and tells it how the others went.
 ///
 /// Every error counts as the endpoint's failure, unless [`judged_by`](Self::judged_by) says otherwise. Around a retry
-/// layer, [`RetryError::outcome`](crate::RetryError::outcome) is the judge that tells the caller's faults apart.
+/// layer, [`around_retries`](Self::around_retries) tells the caller's faults and what a guard refused apart.
 #[derive(Debug, Clone)]
 pub struct BreakerLayer<J = EveryErrorFails> {
     breaker: CircuitBreaker,
@@ -29,18 +29,18 @@ pub struct EveryErrorFails;
 
 /// Says what a result means for a breaker. Functions of the result do.
 pub trait Verdict<T, E> {
-    /// What the result says about the endpoint.
-    fn outcome(&self, result: &Result<T, E>) -> Outcome;
+    /// What the result says about the endpoint; nothing when it was not asked, as if the call had not been made.
+    fn outcome(&self, result: &Result<T, E>) -> Option<Outcome>;
 }
 
 impl<T, E> Verdict<T, E> for EveryErrorFails {
-    fn outcome(&self, result: &Result<T, E>) -> Outcome {
-        if result.is_ok() { Outcome::Success } else { Outcome::Failure }
+    fn outcome(&self, result: &Result<T, E>) -> Option<Outcome> {
+        Some(if result.is_ok() { Outcome::Success } else { Outcome::Failure })
     }
 }
 
-impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Verdict<T, E> for F {
-    fn outcome(&self, result: &Result<T, E>) -> Outcome {
+impl<T, E, F: Fn(&Result<T, E>) -> Option<Outcome>> Verdict<T, E> for F {
+    fn outcome(&self, result: &Result<T, E>) -> Option<Outcome> {
         self(result)
     }
 }
@@ -53,8 +53,15 @@ impl BreakerLayer {
 }
 
 impl<J> BreakerLayer<J> {
-    /// Says what a result means: the endpoint's failure, its success, or nothing about it.
-    pub fn judged_by<T, E, F: Fn(&Result<T, E>) -> Outcome>(self, judge: F) -> BreakerLayer<F> {
+    /// For a layer around retries: what they give up is the endpoint's failure, unless the fault is the caller's or a
+    /// guard behind them refused.
+    pub fn around_retries(self) -> BreakerLayer<RetriesFail> {
+        BreakerLayer { breaker: self.breaker, judge: RetriesFail }
+    }
+
+    /// Says what a result means: the endpoint's failure, its success, the caller's fault, or nothing when the endpoint
+    /// was not asked.
+    pub fn judged_by<T, E, F: Fn(&Result<T, E>) -> Option<Outcome>>(self, judge: F) -> BreakerLayer<F> {
         BreakerLayer { breaker: self.breaker, judge }
     }
 }
@@ -109,7 +116,9 @@ struct OwnPermit {
 }
 
 impl OwnPermit {
-    fn report(&mut self, outcome: Outcome) {
+    /// Without an outcome the call was not made, and the ticket goes back with this permit.
+    fn report(&mut self, outcome: Option<Outcome>) {
+        let Some(outcome) = outcome else { return };
         let Some(ticket) = self.ticket.take() else { return };
         let now = self.breaker.clock().now();
         self.breaker.report(now, ticket, outcome, now.saturating_sub(self.began));

@@ -13,8 +13,8 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 //! let mut prices = ServiceBuilder::new()
 //!     .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
-//!     .layer(BreakerLayer::new(CircuitBreaker::new(BreakerConfig::default())?))
-//!     .layer(RetryLayer::new(Retryer::builder().build()?))
+//!     .layer(BreakerLayer::new(CircuitBreaker::new(BreakerConfig::default())?).around_retries())
+//!     .layer(RetryLayer::new(Retryer::builder().behind_guard().behind_guard().build()?))
 //!     .layer(RateLimitLayer::new(RateLimiter::new("500/s".parse()?), Duration::from_secs(1)))
 //!     .layer(BulkheadLayer::new(Bulkhead::new(32, 64)?))
 //!     .service_fn(|_sku: u64| async { Err::<u32, _>("the price service is down") });
@@ -25,9 +25,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What the rate limit and the bulkhead refuse is not retried, and no failure of the endpoint: that is what
+//! [`behind_guard`](crate::Builder::behind_guard), once for each of them, and
+//! [`around_retries`](BreakerLayer::around_retries) are for. Without, every error is retried and counted.
+//!
 //! A [`Retryer`](crate::Retryer) that has a breaker, a rate limit and a bulkhead of its own needs the one layer
 //! [`RetryLayer`] only, and what these refuse is then told apart by [`RetryError::stop`](crate::RetryError::stop).
 
+mod behind_guard;
 mod breaker;
 mod bulkhead;
 mod fallback;
@@ -38,6 +43,7 @@ mod retry;
 use std::error::Error;
 use std::fmt;
 
+pub use behind_guard::{BehindGuard, RetriesFail};
 pub use breaker::{BreakerLayer, Broken, BrokenFuture, EveryErrorFails, Verdict};
 pub use bulkhead::{BulkheadLayer, Limited, LimitedFuture};
 pub use fallback::{Fallback, FallbackLayer};

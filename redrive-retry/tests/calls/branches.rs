@@ -141,28 +141,49 @@ async fn an_open_breaker_refuses_and_ends_retries_under_way() {
     let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
     let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
     let retryer = known().breaker(breaker.clone()).build().unwrap();
-    let slow = Service::new([Step::Fail(ms(10))]);
-    let under_way = retryer.call(|attempt| slow.call(attempt));
+    let waits = Service::new([Step::Fail(ms(10))]);
+    let waiting = retryer.call(|attempt| waits.call(attempt));
+    let slow = Service::new([Step::Fail(ms(80))]);
+    let running = retryer.call(|attempt| slow.call(attempt));
     let trips = async {
         tokio::time::sleep(ms(50)).await;
         let once = known().attempts(1).breaker(breaker.clone()).build().unwrap();
         let error = once.call(|_| async { Err::<(), _>(Busy(0)) }).await.unwrap_err();
         assert_eq!(error.stop(), Stop::Attempts);
     };
-    let (ended, ()) = tokio::join!(under_way, trips);
-    let error = ended.unwrap_err();
-    assert!(matches!(error.stop(), Stop::Breaker(_)), "{:?}", error.stop());
-    assert_eq!(error.attempts(), 2, "the attempt that ran when it opened came to its end");
+    let (waited, ran, ()) = tokio::join!(waiting, running, trips);
+    for error in [waited.unwrap_err(), ran.unwrap_err()] {
+        assert!(matches!(error.stop(), Stop::Breaker(_)), "{:?}", error.stop());
+        assert_eq!(error.attempts(), 1);
+    }
+    assert_eq!((waits.calls(), slow.calls()), (1, 1), "no attempt began while it was open");
     let refused = retryer.call(|attempt| slow.call(attempt)).await.unwrap_err();
     assert_eq!((refused.attempts(), refused.history().len()), (0, 0));
-    assert_eq!(refused.stop().retry_after(), Some(ms(10_000 - 70)));
-    assert_eq!(refused.to_string(), "not attempted: the circuit breaker is open, ask again in 9.93s");
+    assert_eq!(refused.stop().retry_after(), Some(ms(10_000 - 60)));
+    assert_eq!(refused.to_string(), "not attempted: the circuit breaker is open, ask again in 9.94s");
     tokio::time::advance(ms(10_000)).await;
     let good = Service::new([OK]);
     for _ in 0..2 {
         retryer.call(|attempt| good.call(attempt)).await.unwrap();
     }
     assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_opens_takes_no_turn_and_no_place() {
+    let breaker = CircuitBreaker::with_clock(BreakerConfig::default(), TokioClock).unwrap();
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(1_000)).unwrap(), 2, TokioClock).unwrap();
+    let retryer = known().breaker(breaker.clone()).rate_limit(limiter.clone()).build().unwrap();
+    let service = Service::new([FAIL]);
+    let opens = async {
+        tokio::time::sleep(ms(50)).await;
+        breaker.force_open();
+    };
+    let (ended, ()) = tokio::join!(retryer.call(|attempt| service.call(attempt)), opens);
+    let error = ended.unwrap_err();
+    assert_eq!((error.attempts(), error.retry_after()), (1, None), "it is open by order");
+    assert!(matches!(error.stop(), Stop::Breaker(_)));
+    assert!(limiter.try_acquire().is_ok(), "the second turn is still there");
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,6 +301,16 @@ async fn the_budget_of_calls_holds_for_every_retryer_below() {
     assert_eq!((budget.used(), budget.left(), service.calls()), (4, Some(0), 4));
     assert!(one.call(|attempt| service.call(attempt)).await.is_err_and(|error| error.attempts() == 5));
     assert_eq!(budget.used(), 4, "outside the scope nothing is charged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_budgets_of_calls_the_inner_one_holds() {
+    let (outer, inner) = (CallBudget::new(Some(1), None), CallBudget::new(Some(3), None));
+    let service = Service::new([FAIL]);
+    let retryer = known().build().unwrap();
+    let error = outer.scope(inner.scope(retryer.call(|attempt| service.call(attempt)))).await.unwrap_err();
+    assert_eq!((error.stop(), error.attempts()), (Stop::CallBudget, 3));
+    assert_eq!((outer.used(), inner.used()), (0, 3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use redrive_retry::guard::{BreakerConfig, BreakerState, Rate};
-use redrive_retry::{Bulkhead, CircuitBreaker, RateLimiter, TokioClock};
+use redrive_retry::guard::{BreakerConfig, BreakerState, Rate, RetryBudgetConfig};
+use redrive_retry::{Bulkhead, CircuitBreaker, RateLimiter, SharedBudget, TokioClock};
 
-use crate::script::{Busy, OK, Service, Step};
+use crate::script::{Busy, FAIL, OK, Service, Step};
 use crate::{known, ms};
 
 /// Polls a future so often, and drops it; says whether it came to its end before.
@@ -81,6 +81,20 @@ async fn an_operation_that_panics_gives_back_what_the_call_had() {
     assert!(blocking.join().is_err());
     assert_eq!(bulkhead.running(), 0);
     assert_eq!(retryer.call(|_| async { Ok::<_, Busy>(1) }).await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_that_a_dropped_call_waited_for_stays_spent() {
+    let config = RetryBudgetConfig { share: 0.5, floor: None, ..RetryBudgetConfig::default() };
+    let budget = SharedBudget::with_clock(config, TokioClock).unwrap();
+    let retryer = known().budget(budget.clone()).build().unwrap();
+    budget.deposit();
+    let service = Service::new([FAIL]);
+    // The two calls so far pay for one retry.
+    let waiting = retryer.call(|attempt| service.call(attempt));
+    assert!(tokio::time::timeout(ms(50), waiting).await.is_err());
+    assert_eq!(service.calls(), 1);
+    assert!(!budget.try_spend(), "nobody made it, and it is spent");
 }
 
 #[tokio::test(start_paused = true)]

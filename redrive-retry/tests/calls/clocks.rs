@@ -13,7 +13,7 @@ use redrive_retry::{
 };
 
 use crate::ms;
-use crate::script::Busy;
+use crate::script::{Busy, FAIL, OK, Service, Step};
 
 /// A clock that a test sets by hand.
 #[derive(Debug, Default)]
@@ -70,6 +70,51 @@ async fn a_clock_that_goes_back_ends_with_the_attempts() {
         .await
         .unwrap_err();
     assert_eq!((error.stop(), error.attempts(), error.took()), (Stop::Attempts, 5, ms(0)));
+}
+
+/// Tokio's clock, with recent readings that lag by as much as they may.
+#[derive(Debug)]
+pub(crate) struct Lagging;
+
+impl Clock for Lagging {
+    fn now(&self) -> Duration {
+        TokioClock.now()
+    }
+
+    fn recent(&self) -> Duration {
+        TokioClock.now().saturating_sub(ms(10))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_times_are_not_cut_by_a_reading_that_lags() {
+    let clock = Arc::new(Lagging);
+    let by = || Retryer::builder().base(ms(1)).jitter(Jitter::None).no_budget().clock(Arc::clone(&clock));
+    for retryer in [by().attempt_timeout(ms(5)), by().deadline(ms(5))] {
+        let retryer = retryer.build().unwrap();
+        let service = Service::new([Step::Answer(ms(4))]);
+        assert_eq!(retryer.call(|attempt| service.call(attempt)).await.unwrap(), 1);
+        assert_eq!(service.attempts()[0].time, Some(ms(5)));
+        let hangs = Service::new([Step::Hang]);
+        let error = retryer.call(|attempt| hangs.call(attempt)).await.unwrap_err();
+        assert_eq!(error.history()[0].took, ms(5));
+    }
+    let retryer = by().deadline(ms(5)).build().unwrap();
+    let service = Service::new([FAIL, OK]);
+    assert_eq!(retryer.call(|attempt| service.call(attempt)).await.unwrap(), 2, "there is time for a retry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_call_is_not_taken_for_a_slow_one() {
+    let clock = Arc::new(Lagging);
+    let config = BreakerConfig { slow_call: Some(ms(5)), ..BreakerConfig::default() };
+    let breaker = CircuitBreaker::with_clock(config, Arc::clone(&clock)).unwrap();
+    let retryer = Retryer::builder().no_budget().breaker(breaker.clone()).clock(clock).build().unwrap();
+    for (takes, slow) in [(0, 0), (4, 0), (6, 1)] {
+        let service = Service::new([Step::Answer(ms(takes))]);
+        retryer.call(|attempt| service.call(attempt)).await.unwrap();
+        assert_eq!(breaker.snapshot().slow, slow, "after {takes} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]

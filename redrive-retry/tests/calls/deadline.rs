@@ -1,8 +1,13 @@
 //! The edges of the deadline.
 
-use redrive_retry::{CallBudget, Cause, Stop};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::script::{FAIL, OK, Service, Step};
+use redrive_retry::guard::Rate;
+use redrive_retry::{CallBudget, Cause, Judged, RateLimiter, RetryError, SharedClock, Stop, TokioClock};
+
+use crate::clocks::Lagging;
+use crate::script::{Busy, FAIL, OK, Service, Step};
 use crate::{known, ms};
 
 #[tokio::test(start_paused = true)]
@@ -23,6 +28,70 @@ async fn a_wait_that_ends_at_the_deadline_is_not_begun() {
         assert_eq!(service.elapsed(), ms(100), "it gave up at once");
         assert!(error.to_string().contains("the next wait takes 200ms and the deadline leaves"), "{error}");
     }
+}
+
+/// A timer ends with a whole millisecond.
+#[tokio::test(start_paused = true)]
+async fn a_wait_whose_timer_ends_at_the_deadline_is_not_begun() {
+    for (wait, begun) in [(199_000, true), (199_001, false), (199_999, false), (200_000, false)] {
+        let wait = Duration::from_micros(wait);
+        let service = Service::new([FAIL, OK]);
+        let judge = move |result: Result<u32, Busy>| match result {
+            Ok(value) => Judged::Done(value),
+            Err(error) => Judged::Retry { error, after: Some(wait) },
+        };
+        let retryer = known().deadline(ms(200)).judge(judge).build().unwrap();
+        let ended = retryer.call(|attempt| service.call(attempt)).await;
+        let stop = ended.as_ref().err().map(RetryError::stop);
+        let expected = (!begun).then_some(Stop::NoTimeToWait { wait, left: ms(200) });
+        assert_eq!((stop, service.calls()), (expected, 1 + usize::from(begun)), "{wait:?}");
+        assert!(begun || service.elapsed().is_zero(), "{wait:?}: it gave up at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_timer_ends_at_the_deadline_is_not_taken() {
+    for (deadline, taken) in [(335, true), (334, false), (333, false)] {
+        // The next turn comes in 333 ms and a third.
+        let limiter = RateLimiter::with_clock(Rate::new(3, ms(1_000)).unwrap(), 1, TokioClock).unwrap();
+        limiter.try_acquire().unwrap();
+        let retryer = known().deadline(ms(deadline)).rate_limit(limiter).build().unwrap();
+        let service = Service::new([OK]);
+        let ended = retryer.call(|attempt| service.call(attempt)).await;
+        let stop = ended.as_ref().err().map(RetryError::stop);
+        assert_eq!((service.calls(), stop.is_none()), (usize::from(taken), taken), "{deadline}: {stop:?}");
+        assert!(taken || matches!(stop, Some(Stop::Rate(_))), "{deadline}: {stop:?}");
+        assert!(taken || service.elapsed().is_zero(), "{deadline}: it gave up at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reading_that_lags_lets_no_wait_end_past_the_deadline() {
+    // The call began ten milliseconds before its time by such a reading, and by the exact one 2,990 ms are left.
+    let clock = Arc::new(Lagging);
+    let by = || known().attempts(2).deadline(ms(3_000)).clock(Arc::clone(&clock));
+    for (wait, begun) in [(2_989, true), (2_990, false), (2_995, false)] {
+        let service = Service::new([FAIL, OK]);
+        let ended = by().base(ms(wait)).build().unwrap().call(|attempt| service.call(attempt)).await;
+        let stop = ended.as_ref().err().map(RetryError::stop);
+        let expected = (!begun).then_some(Stop::NoTimeToWait { wait: ms(wait), left: ms(2_990) });
+        assert_eq!((stop, service.calls()), (expected, 1 + usize::from(begun)), "{wait}");
+        let limiter =
+            RateLimiter::with_clock(Rate::new(1, ms(wait)).unwrap(), 1, Arc::clone(&clock)).unwrap();
+        limiter.try_acquire().unwrap();
+        let service = Service::new([OK]);
+        let limited = by().rate_limit(limiter).build().unwrap();
+        let ended = limited.call(|attempt| service.call(attempt)).await;
+        assert_eq!(ended.is_ok(), begun, "{wait}: {ended:?}");
+        assert!(begun || service.elapsed().is_zero(), "{wait}: it gave up at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_wait_there_is_an_attempt_until_the_last_moment() {
+    let service = Service::new([Step::Fail(ms(2)), OK]);
+    let retryer = known().base(ms(0)).deadline(Duration::from_micros(2_500)).build().unwrap();
+    assert_eq!(retryer.call(|attempt| service.call(attempt)).await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,16 +135,20 @@ async fn without_waits_the_deadline_still_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_earlier_deadline_of_a_message_holds() {
-    let retryer = known().build().unwrap();
-    for (message, expected) in [(250, 250), (20_000, 8_000)] {
-        let service = Service::new([Step::Hang]);
-        let until = tokio::time::Instant::now() + ms(message);
-        let budget = CallBudget::new(None, Some(until));
-        let error = budget.scope(retryer.call(|attempt| service.call(attempt))).await.unwrap_err();
-        assert_eq!((error.stop(), service.elapsed()), (Stop::Deadline, ms(expected)));
+    let clocks = [SharedClock::from(TokioClock), SharedClock::given(Arc::new(Lagging))];
+    for clock in clocks {
+        let retryer = known().clock(clock.clone()).build().unwrap();
+        for (message, expected) in [(250, 250), (1, 1), (20_000, 8_000)] {
+            let service = Service::new([Step::Hang]);
+            let until = tokio::time::Instant::now() + ms(message);
+            let budget = CallBudget::new(None, Some(until));
+            let error = budget.scope(retryer.call(|attempt| service.call(attempt))).await.unwrap_err();
+            assert_eq!((error.stop(), service.elapsed()), (Stop::Deadline, ms(expected)), "{clock:?}");
+            assert_eq!(error.history()[0].cause, Cause::TimedOut(ms(expected.min(2_000))), "{clock:?}");
+        }
+        let passed = CallBudget::new(None, Some(tokio::time::Instant::now()));
+        let service = Service::new([OK]);
+        let error = passed.scope(retryer.call(|attempt| service.call(attempt))).await.unwrap_err();
+        assert_eq!((error.stop(), service.calls()), (Stop::Deadline, 0), "{clock:?}");
     }
-    let passed = CallBudget::new(None, Some(tokio::time::Instant::now()));
-    let service = Service::new([OK]);
-    let error = passed.scope(retryer.call(|attempt| service.call(attempt))).await.unwrap_err();
-    assert_eq!((error.stop(), service.calls()), (Stop::Deadline, 0));
 }

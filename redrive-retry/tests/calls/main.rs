@@ -6,6 +6,7 @@ mod branches;
 mod cancel;
 mod clocks;
 mod deadline;
+mod hooks;
 mod script;
 mod waits;
 

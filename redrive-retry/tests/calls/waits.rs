@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_retry::{Jitter, Judged, Retryer, TokioClock};
+use redrive_retry::{Jitter, Judged, Retryer, Stop, TokioClock};
 
 use crate::script::{Busy, FAIL, Service};
 use crate::{known, ms};
@@ -89,6 +89,30 @@ async fn what_the_endpoint_asks_for_is_waited_within_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_endpoint_asked_for_is_kept_as_it_said_it() {
+    let asks = |after: Option<Duration>| {
+        known().attempts(2).judge(move |result: Result<u32, Busy>| match result {
+            Ok(value) => Judged::Done(value),
+            Err(error) => Judged::Retry { error, after },
+        })
+    };
+    for (asked, expected) in [(Some(ms(3_600_000)), Some(ms(3_600_000))), (None, None)] {
+        let service = Service::new([FAIL]);
+        let retryer = asks(asked).build().unwrap();
+        let error = retryer.call(|attempt| service.call(attempt)).await.unwrap_err();
+        assert_eq!((error.stop(), error.retry_after()), (Stop::Attempts, expected));
+        assert!(error.history().iter().all(|tried| tried.asked == asked));
+        assert_eq!(error.map(|_| ()).retry_after(), expected);
+    }
+    // A wait that there was no time for was held to 3 s; the endpoint said an hour.
+    let service = Service::new([FAIL]);
+    let retryer = asks(Some(ms(3_600_000))).deadline(ms(1_000)).build().unwrap();
+    let error = retryer.call(|attempt| service.call(attempt)).await.unwrap_err();
+    assert_eq!(error.stop().retry_after(), Some(ms(3_000)));
+    assert_eq!(error.retry_after(), Some(ms(3_600_000)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_that_were_refused_together_do_not_come_back_together() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..50 {
@@ -119,8 +143,14 @@ proptest! {
             let error = retryer.call(|attempt| service.call(attempt)).await.unwrap_err();
             let times = service.times();
             prop_assert!(times.len() <= attempts as usize);
-            prop_assert!(service.elapsed() <= ms(deadline + 1), "{:?}", service.elapsed());
             prop_assert!(times.iter().all(|at| *at < deadline));
+            // Nothing is waited for in vain, and what is past the deadline is the timer that cut an attempt.
+            let last = error.history().last().unwrap();
+            prop_assert_eq!(error.took(), last.began + last.took);
+            prop_assert_eq!(service.elapsed(), error.took());
+            let late = error.took().saturating_sub(ms(deadline));
+            let cut = matches!(last.cause, redrive_retry::Cause::TimedOut(_));
+            prop_assert!(late.is_zero() || cut && late < ms(1), "{late:?}");
             for pair in error.history().windows(2) {
                 let wait = pair[1].began.saturating_sub(pair[0].began + pair[0].took);
                 prop_assert!(wait <= ms(cap + 1), "{wait:?}");

@@ -56,7 +56,15 @@ pub(crate) fn hyper() -> HyperClient<HttpConnector, Full<Bytes>> {
 impl Client {
     /// Sends a request with these settings; with keys of its own if asked.
     pub(crate) async fn send(self, request: Request<Full<Bytes>>, settings: Builder, keys: bool) -> Came {
-        let retryer = settings.classify(HttpAnswers::default()).build().unwrap();
+        self.send_with(request, settings.classify(HttpAnswers::default()).build().unwrap(), keys).await
+    }
+
+    async fn send_with(
+        self,
+        request: Request<Full<Bytes>>,
+        retryer: Retryer<HttpAnswers>,
+        keys: bool,
+    ) -> Came {
         match self {
             Self::Hyper => {
                 let client = HttpRetry::new(hyper(), retryer);
@@ -93,8 +101,12 @@ impl Client {
     }
 
     pub(crate) async fn get(self, url: &str, settings: Builder) -> Came {
+        self.get_with(url, settings.classify(HttpAnswers::default()).build().unwrap()).await
+    }
+
+    pub(crate) async fn get_with(self, url: &str, retryer: Retryer<HttpAnswers>) -> Came {
         let request = Request::builder().method(Method::GET).uri(url).body(Full::default()).unwrap();
-        self.send(request, settings, false).await
+        self.send_with(request, retryer, false).await
     }
 }
 

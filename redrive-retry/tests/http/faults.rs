@@ -1,9 +1,12 @@
 //! What a server and a network can do to a request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::Timestamp;
 use redrive_retry::guard::{BreakerConfig, BreakerState};
-use redrive_retry::{CallBudget, CircuitBreaker, Stop};
+use redrive_retry::http::HttpAnswers;
+use redrive_retry::{CallBudget, CircuitBreaker, Clock, Stop};
 
 use crate::clients::{ALL, Came, Client, post, quick};
 use crate::server::{Fate, OK, Server};
@@ -83,28 +86,64 @@ async fn a_server_that_is_not_there_is_an_error_with_its_history() {
     }
 }
 
+/// A clock whose time of day stands: Wed, 01 Jul 2026 09:00:00 GMT.
+#[derive(Debug)]
+struct NineOClock;
+
+impl Clock for NineOClock {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(1_782_896_400_000)
+    }
+}
+
 #[tokio::test]
-async fn an_answer_that_says_when_is_followed_within_bounds() {
+async fn an_answer_that_says_when_is_followed_and_nonsense_is_not() {
+    const SCHEDULED: u64 = 20;
+    const CASES: [(&[(&str, &str)], u64); 7] = [
+        (&[("retry-after", "3600")], 3_600),
+        (&[("retry-after", "Wed, 01 Jul 2026 09:00:30 GMT")], 30),
+        (&[("retry-after", "Wednesday, 01-Jul-26 09:00:30 GMT")], 30),
+        (&[("retry-after", "Wed, 01 Jul 2026 08:59:59 GMT")], SCHEDULED),
+        (&[("retry-after", "-1")], SCHEDULED),
+        (&[("retry-after", "soon")], SCHEDULED),
+        (&[], SCHEDULED),
+    ];
+    // There is no time for any of these waits, so the call says at once what it would have waited.
+    let settings = quick()
+        .base(Duration::from_secs(SCHEDULED))
+        .cap(Duration::from_secs(SCHEDULED))
+        .attempt_timeout(Duration::from_secs(10))
+        .deadline(Duration::from_secs(10))
+        .retry_after(Duration::ZERO, Duration::from_hours(24));
     for client in ALL {
-        // An hour, a date, one that has passed, and nonsense: with two milliseconds at most, all come back soon.
+        for (headers, expected) in CASES {
+            let server = Server::start([Fate::Answer(429, headers), OK]).await;
+            let answers = HttpAnswers::with_clock(Arc::new(NineOClock));
+            let retryer = settings.clone().classify(answers).build().unwrap();
+            let came = client.get_with(&server.url(), retryer).await;
+            let Came::Answer { status: 429, gave_up: Some((1, Stop::NoTimeToWait { wait, .. })), .. } = came
+            else {
+                panic!("{client:?} {headers:?}: {came:?}");
+            };
+            assert_eq!(wait, Duration::from_secs(expected), "{client:?} {headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_answer_asks_for_is_cut_to_the_longest_that_is_taken() {
+    for client in ALL {
         let server = Server::start([
             Fate::Answer(429, &[("retry-after", "3600")]),
             Fate::Answer(503, &[("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT")]),
-            Fate::Answer(503, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]),
-            Fate::Answer(503, &[("retry-after", "-1")]),
             OK,
         ])
         .await;
         assert_eq!(client.get(&server.url(), quick()).await, Came::ok(0), "{client:?}");
-        // Where an hour is taken for an hour, there is no time for it.
-        let server = Server::start([Fate::Answer(429, &[("retry-after", "3600")]), OK]).await;
-        let honest = quick().retry_after(Duration::ZERO, Duration::from_hours(24));
-        let Came::Answer { status: 429, gave_up: Some((1, Stop::NoTimeToWait { wait, .. })), .. } =
-            client.get(&server.url(), honest).await
-        else {
-            panic!("it did not give up at once");
-        };
-        assert_eq!(wait, Duration::from_hours(1));
     }
 }
 
@@ -141,6 +180,24 @@ async fn an_outage_opens_the_breaker_and_its_end_closes_it() {
         tokio::task::yield_now().await;
     }
     assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_sent_closes_no_breaker() {
+    for client in [Client::Reqwest, Client::Middleware] {
+        let config = BreakerConfig { consecutive: 1, half_open_probes: 1, ..BreakerConfig::default() };
+        let breaker = CircuitBreaker::new(config).unwrap();
+        // An order that is taken back begins with probes.
+        breaker.force_open();
+        breaker.auto();
+        let came = client.get("gopher://orders/17", quick().breaker(breaker.clone())).await;
+        assert!(
+            matches!(&came, Came::Nothing(why) if why.contains("another attempt would not help")),
+            "{came:?}"
+        );
+        assert_eq!(breaker.state(), BreakerState::HalfOpen, "{client:?}");
+        assert!(breaker.admit().is_ok(), "{client:?}: the place of the probe is free");
+    }
 }
 
 #[tokio::test]

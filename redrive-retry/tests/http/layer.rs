@@ -13,11 +13,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use redrive_core::Timestamp;
-use redrive_retry::Clock;
 use redrive_retry::http::IdempotencyLayer;
 use redrive_retry::idempotency::{
     Answer, Claim, Claimed, KeyStore, Lease, MemoryLimits, MemoryStore, StoreError,
 };
+use redrive_retry::{BuildError, Clock};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tower::{Layer as _, Service as _, ServiceExt as _};
@@ -174,7 +174,7 @@ async fn our_own_clients_come_back_and_get_the_first_answer() {
 
 #[tokio::test]
 async fn an_answer_that_asks_for_another_attempt_is_not_remembered() {
-    for bad in [500, 503, 408, 429] {
+    for bad in [500, 503, 408, 425, 429] {
         let shop = Shop::new(move |number| if number < 3 { bad } else { 200 });
         let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
         let came = Client::Reqwest.send(post(&format!("http://{address}/"), "a book"), quick(), true).await;
@@ -187,25 +187,6 @@ async fn an_answer_that_asks_for_another_attempt_is_not_remembered() {
     for _ in 0..2 {
         assert_eq!(text(&order(address, "k", "a book").await), (404, "order 1: a book".to_owned()));
     }
-}
-
-#[tokio::test]
-async fn a_client_that_goes_away_leaves_its_key_free() {
-    let shop = Shop { finish: Arc::new(Semaphore::new(0)), ..Shop::new(|_| 200) };
-    let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
-    let first = tokio::spawn(order(address, "k", "a book"));
-    shop.began.notified().await;
-    first.abort();
-    shop.finish.add_permits(100);
-    // The server hears of it when it does; until then the key is taken.
-    loop {
-        let again = order(address, "k", "a book").await;
-        if again.status() != 409 {
-            assert_eq!(again.status(), 200);
-            break;
-        }
-    }
-    assert!(shop.taken() <= 2);
 }
 
 #[tokio::test]
@@ -233,6 +214,26 @@ async fn what_has_no_key_passes_and_bad_keys_do_not() {
 }
 
 #[tokio::test]
+async fn every_method_that_a_client_repeats_with_a_key_is_run_once() {
+    let shop = Shop::new(|_| 200);
+    let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
+    let strict = shop.open(IdempotencyLayer::new(MemoryStore::default()).require_key()).await;
+    for (number, method) in ["POST", "PATCH", "LOCK", "X-CHARGE"].into_iter().enumerate() {
+        let request =
+            |address: SocketAddr| Request::builder().method(method).uri(format!("http://{address}/"));
+        for _ in 0..2 {
+            let keyed = request(address).header("idempotency-key", method).body(Full::from("{}")).unwrap();
+            let expected = (200, format!("order {}: {{}}", number + 1));
+            assert_eq!(text(&sent(keyed).await), expected, "{method}");
+        }
+        let missing = sent(request(strict).body(Full::from("{}")).unwrap()).await;
+        assert_eq!((missing.status().as_u16(), shop.taken()), (400, number + 1), "{method}");
+    }
+    let put = Request::put(format!("http://{strict}/")).body(Full::from("{}")).unwrap();
+    assert_eq!(sent(put).await.status(), 200, "it may be repeated without a key");
+}
+
+#[tokio::test]
 async fn what_is_too_large_is_refused_or_not_kept() {
     let shop = Shop { size: 2_000, ..Shop::new(|_| 200) };
     let address = shop.open(IdempotencyLayer::new(MemoryStore::default()).limits(10, 1_000)).await;
@@ -243,6 +244,38 @@ async fn what_is_too_large_is_refused_or_not_kept() {
     assert_eq!(again.status(), 409);
     assert!(!again.headers().contains_key("retry-after"), "coming back would not help");
     assert_eq!(shop.taken(), 1);
+}
+
+#[tokio::test]
+async fn what_the_store_has_no_room_for_is_still_known_to_be_done() {
+    let shop = Shop { size: 2_000, ..Shop::new(|_| 200) };
+    let store = MemoryStore::new(MemoryLimits { bytes: 1_000, ..MemoryLimits::default() });
+    let clock = Arc::new(Wall::default());
+    let address = shop.open(IdempotencyLayer::new(store).clock(Arc::clone(&clock))).await;
+    assert_eq!(order(address, "k", "a book").await.status(), 200);
+    for at in [0, 3_600_000] {
+        clock.0.store(at, Ordering::SeqCst);
+        let again = order(address, "k", "a book").await;
+        assert_eq!((again.status().as_u16(), shop.taken()), (409, 1), "after {at} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_setting_holds_for_a_layer_that_was_cloned() {
+    let shop = Shop::new(|_| 200);
+    let layer = IdempotencyLayer::new(MemoryStore::default());
+    let (lax, strict) = (layer.clone(), layer.require_key());
+    let lax = shop.open(lax).await;
+    let strict = shop.open(strict).await;
+    assert_eq!(sent(post(&format!("http://{lax}/"), "a book")).await.status(), 200);
+    assert_eq!(sent(post(&format!("http://{strict}/"), "a book")).await.status(), 400);
+}
+
+#[test]
+fn no_time_at_all_is_refused() {
+    let layer = || IdempotencyLayer::new(MemoryStore::default());
+    assert_eq!(layer().keep(Duration::ZERO).unwrap_err(), BuildError::NoTime("keep"));
+    assert_eq!(layer().lease(Duration::ZERO).unwrap_err(), BuildError::NoTime("lease"));
 }
 
 #[tokio::test]
@@ -280,7 +313,7 @@ impl Clock for Wall {
 async fn an_answer_is_remembered_for_its_time() {
     let shop = Shop::new(|_| 200);
     let clock = Arc::new(Wall::default());
-    let layer = IdempotencyLayer::new(MemoryStore::default()).keep(Duration::from_mins(1));
+    let layer = IdempotencyLayer::new(MemoryStore::default()).keep(Duration::from_mins(1)).unwrap();
     let address = shop.open(layer.clock(Arc::clone(&clock))).await;
     for (at, taken) in [(0, 1), (59_999, 1), (60_000, 2), (60_001, 2)] {
         clock.0.store(at, Ordering::SeqCst);
@@ -315,6 +348,9 @@ async fn without_its_store_nothing_is_run() {
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert!(text(&refused).1.contains("the disk is gone"));
     assert_eq!(shop.taken(), 0);
+    let never = shop.open(IdempotencyLayer::new(Gone).retry_after(Duration::MAX)).await;
+    let refused = order(never, "k", "a book").await;
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &u64::MAX.into()));
     let full = MemoryStore::new(MemoryLimits { keys: 1, ..MemoryLimits::default() });
     let address = shop.open(IdempotencyLayer::new(full)).await;
     assert_eq!(order(address, "k", "a book").await.status(), 200);
@@ -323,7 +359,7 @@ async fn without_its_store_nothing_is_run() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_handed_on_and_not_remembered() {
+async fn an_answer_that_breaks_off_is_handed_on_and_known_to_be_done() {
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&calls);
     let service = tower::service_fn(move |_: Request<Full<Bytes>>| {
@@ -333,11 +369,11 @@ async fn an_answer_that_breaks_off_is_handed_on_and_not_remembered() {
         async move { Ok::<_, Infallible>(Response::new(body)) }
     });
     let mut service = IdempotencyLayer::new(MemoryStore::default()).layer(service);
-    for number in 1..=2 {
-        let request = Request::post("/").header("idempotency-key", "k").body(Full::from("{}")).unwrap();
-        let mut body = service.ready().await.unwrap().call(request).await.unwrap().into_body();
-        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
-        assert_eq!(body.frame().await.unwrap().unwrap_err(), "the disk is gone");
-        assert_eq!(calls.load(Ordering::SeqCst), number);
-    }
+    let request = || Request::post("/").header("idempotency-key", "k").body(Full::from("{}")).unwrap();
+    let mut body = service.ready().await.unwrap().call(request()).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
+    assert_eq!(body.frame().await.unwrap().unwrap_err(), "the disk is gone");
+    let again = service.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!((again.status().as_u16(), calls.load(Ordering::SeqCst)), (409, 1));
+    assert!(!again.headers().contains_key("retry-after"), "coming back would not help");
 }

@@ -1,9 +1,14 @@
 //! Requests to a real server that delays, resets, refuses, and answers by halves.
 #![cfg(all(feature = "reqwest-middleware", feature = "tower"))]
 
+mod broken_body;
 mod clients;
+mod extensions;
 mod faults;
+mod going_away;
 mod keys;
+mod last_answer;
 mod layer;
 mod replay;
+mod replay_wakes;
 mod server;

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -11,8 +14,8 @@ use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use proptest::prelude::*;
-use redrive_retry::Stop;
 use redrive_retry::http::{BodyGone, HttpAnswers, HttpRetry, ReplayBody, Retried};
+use redrive_retry::{Stop, TokioClock};
 use tower::{Service as _, ServiceExt as _};
 
 use crate::clients::quick;
@@ -59,6 +62,25 @@ async fn a_stream_is_sent_again_whole() {
     let received = server.received();
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|request| request.body == expected));
+}
+
+#[tokio::test]
+async fn in_a_reqwest_request_bytes_are_sent_again_and_a_stream_is_sent_once() {
+    let whole = || reqwest::Body::from("a book".to_owned());
+    let stream = || reqwest::Body::wrap(Pieces::of([Bytes::from("a book")]).map_err(std::io::Error::other));
+    let cases: [(&dyn Fn() -> reqwest::Body, usize); 2] = [(&whole, 2), (&stream, 1)];
+    for (body, sent) in cases {
+        let server = Server::start([Fate::Answer(503, &[]), OK]).await;
+        let retryer = quick().classify(HttpAnswers::default()).build().unwrap();
+        let client = HttpRetry::reqwest(reqwest::Client::builder(), retryer).unwrap().generate_keys();
+        let request = client.client().post(server.url()).body(body()).build().unwrap();
+        let answer = client.execute(request).await.unwrap();
+        let stop = answer.extensions().get::<Retried>().map(|retried| retried.stop);
+        assert_eq!(stop, (sent == 1).then_some(Stop::NotRepeatable));
+        let received = server.received();
+        assert_eq!(received.len(), sent);
+        assert!(received.iter().all(|received| received.body == b"a book"));
+    }
 }
 
 #[tokio::test]
@@ -118,6 +140,35 @@ async fn a_stream_that_failed_is_not_sent_again() {
     );
 }
 
+#[tokio::test]
+async fn one_that_was_too_long_and_has_ended_does_not_look_empty() {
+    let body = ReplayBody::new(Pieces::of(["abc", "def"].map(Bytes::from)), 4);
+    let again = body.clone();
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "abcdef");
+    assert!(!again.can_replay() && !again.is_end_stream());
+    assert_eq!((again.size_hint().lower(), again.size_hint().upper()), (0, None));
+    assert!(matches!(again.collect().await, Err(BodyGone::NotKept)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_gets_too_long_during_the_wait_is_not_sent_again() {
+    let retryer = quick().clock(TokioClock).base(Duration::from_millis(100));
+    let retryer = retryer.classify(HttpAnswers::default()).build().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&calls);
+    let service = tower::service_fn(move |request: Request<ReplayBody<Pieces>>| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        // A connection goes on sending after the server has answered.
+        tokio::spawn(async move { request.into_body().collect().await.map(drop) });
+        async { Ok::<_, std::io::Error>(http::Response::builder().status(503).body(()).unwrap()) }
+    });
+    let request = Request::put("http://orders/").body(Pieces::of(["abc", "def"].map(Bytes::from))).unwrap();
+    let answer = HttpRetry::new(service, retryer).oneshot(ReplayBody::wrap(request, 4)).await.unwrap();
+    let retried = answer.extensions().get::<Retried>().unwrap();
+    assert_eq!((retried.stop, retried.attempts), (Stop::NotRepeatable, 1));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
 proptest! {
     /// However many were begun and how far each came: what is read to its end is the whole.
     #[test]
@@ -142,6 +193,10 @@ proptest! {
             }
         }
         let (can_replay, mut last, mut sent) = (body.can_replay(), body.clone(), Vec::new());
+        prop_assert!(can_replay || !last.is_end_stream(), "what is not there any more must not look empty");
+        prop_assert!(can_replay || last.size_hint().exact().is_none());
+        prop_assert!(!last.is_end_stream() || whole.is_empty());
+        prop_assert!(last.size_hint().exact().is_none_or(|exact| exact == whole.len() as u64));
         let ended = loop {
             match poll(&mut last) {
                 None => break true,

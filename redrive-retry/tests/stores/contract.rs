@@ -99,6 +99,7 @@ async fn calls_keep_their_keys<S: KeyStore + CallKeys>(store: &S) {
     let kept = store.key_for("refund", at(0), at(100)).await.unwrap();
     store.forget("refund").await.unwrap();
     assert_ne!(store.key_for("refund", at(1), at(100)).await.unwrap(), kept);
-    // The name of a call is never the key of a request.
+    // The name of a call is never the key of a request, in no scope.
     first(store, claim("refund", 1, 1)).await;
+    first(store, claim("call refund", 1, 1)).await;
 }

@@ -149,6 +149,12 @@ async fn give(api: &Api, status: StatusCode, flow: &str, order: &Order, sign: Si
             }));
         }
     }
+    if order.begins() && !api.flows.obeys(flow) {
+        let text = format!("{flow} runs without a ledger, and would not learn of it");
+        return Err(
+            Problem::new(codes::WRONG_STATE, text).help("run the flow without --no-ledger, or stop it")
+        );
+    }
     let released = api.ledger.order(flow, order, &actor, api.clock.now()).await?;
     let controls = of_flow(api.ledger.controls().await?, flow);
     let given = Given { flow: flow.to_owned(), running: runs, order: order.name(), released, controls };

@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
-use redrive_engine::port::{Actor, Deed, DeedReport, Selection};
+use redrive_engine::port::{Actor, Deed, DeedReport, EntryState, Filter, Page, Selection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -165,7 +165,42 @@ async fn carry_out(
     selection: Selection,
     actor: &Actor,
 ) -> Result<DeedReport, Problem> {
+    if matches!(deed, Deed::RetryNow | Deed::Cancel | Deed::Park | Deed::Discard | Deed::Reroute(_)) {
+        within_reach(api, &selection).await?;
+    }
     Ok(api.ledger.act(deed, &selection, actor, api.clock.now()).await?)
+}
+
+/// Refuses when one of these waits at a broker where others, who share no ledger, may have it in hand.
+async fn within_reach(api: &Api, selection: &Selection) -> Result<(), Problem> {
+    for (flow, why) in api.flows.out_of_reach().await {
+        let waits = match selection {
+            Selection::Ids(ids) => {
+                let mut waits = false;
+                for id in ids {
+                    let entry = api.ledger.entry(id).await?;
+                    waits |= entry.is_some_and(|one| one.flow == flow && one.state == EntryState::Waiting);
+                }
+                waits
+            }
+            Selection::Filter(filter) if filter.flow.as_ref().is_none_or(|named| *named == flow) => {
+                let fits = filter.state.is_empty() || filter.state.contains(&EntryState::Waiting);
+                let waiting =
+                    Filter { flow: Some(flow.clone()), state: vec![EntryState::Waiting], ..filter.clone() };
+                let page = Page { limit: 1, after: None };
+                fits && !api.ledger.search(&waiting, &page).await?.entries.is_empty()
+            }
+            Selection::Filter(_) => false,
+        };
+        if waits {
+            return Err(Problem::new(
+                codes::WRONG_STATE,
+                format!("what waits for {flow} is out of reach: {why}"),
+            )
+            .help("run one instance of the flow, or wait until the message is due"));
+        }
+    }
+    Ok(())
 }
 
 fn shown(report: DeedReport) -> Report {

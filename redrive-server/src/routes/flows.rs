@@ -2,13 +2,13 @@
 
 use axum::extract::{RawQuery, State};
 use redrive_core::Timestamp;
-use redrive_engine::port::{QueueInfo, StateCount};
+use redrive_engine::port::StateCount;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Answer, ok};
 use crate::api::Api;
-use crate::flows::{self, FlowControlled};
+use crate::flows::{self, FlowControlled, QueueShown};
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -25,7 +25,7 @@ pub(super) struct Stats {
     at: Timestamp,
     /// Messages that failed, by flow and state.
     states: Vec<StateCount>,
-    queues: Vec<QueueInfo>,
+    queues: Vec<QueueShown>,
     flows: Vec<FlowControlled>,
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> A
 }
 
 async fn flows(api: &Api) -> Result<Vec<FlowControlled>, Problem> {
-    let running = api.flows.flows();
+    let running = api.flows.with_lag(api.flows.flows()).await;
     let controls = match api.ledger.controls().await {
         // What runs is shown when the ledger is away too: its alarms say that it is.
         Err(_) if !running.is_empty() => Vec::new(),
@@ -49,6 +49,6 @@ async fn flows(api: &Api) -> Result<Vec<FlowControlled>, Problem> {
 pub(super) async fn stats(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
     let states = api.ledger.counts().await?.states;
-    let queues = api.broker.queues().await?;
+    let queues = super::queues::all(&api).await?;
     ok(&Stats { at: api.clock.now(), states, queues, flows: flows(&api).await? })
 }

@@ -40,6 +40,10 @@ pub(super) async fn ready(State(api): State<Api>) -> Answer {
     if !api.flows.ready() {
         return Err(Problem::new(codes::UNAVAILABLE, "not every flow has begun"));
     }
+    // A broker apart from the data says itself that it is away; its flow raises the alarm.
+    if api.flows.flows().iter().any(|flow| flow.alarms.iter().any(|alarm| alarm.name == "broker_away")) {
+        return Err(Problem::new(codes::UNAVAILABLE, "a flow's broker does not answer; messages are held"));
+    }
     let Ok(Ok(_)) = timeout(LONGEST_LOOK, api.ledger.counts()).await else {
         return Err(Problem::new(codes::UNAVAILABLE, "the ledger does not answer"));
     };

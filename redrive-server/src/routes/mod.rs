@@ -9,6 +9,7 @@ mod health;
 mod messages;
 mod queues;
 mod replays;
+mod sources;
 
 use axum::Router;
 use axum::extract::Path;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::access::Caller;
 use crate::api::Api;
 use crate::codes;
+use crate::flows::SourceReplayed;
 use crate::openapi::{Content, Operation, Routes};
 use crate::problem::{Problem, brief};
 use crate::publish;
@@ -183,6 +185,15 @@ pub(crate) fn all() -> Router<Api> {
             Operation::gives::<ReplayPlan>("planReplay", "What a replay would do; changes nothing")
                 .takes::<replays::Wanted>(),
         )
+        .post(
+            "/v1/replays/source",
+            sources::replay,
+            Operation::gives::<SourceReplayed>(
+                "replaySource",
+                "Send messages of a flow's source to that flow once more",
+            )
+            .takes::<sources::Range>(),
+        )
         .get(
             "/v1/replays/{id}",
             replays::show,
@@ -211,6 +222,23 @@ pub(crate) fn all() -> Router<Api> {
             "/v1/ledger/check",
             audit::check,
             Operation::gives::<audit::Checked>("checkLedger", "What cannot be right in the ledger"),
+        )
+        .post(
+            "/v1/ledger/rebuild",
+            sources::rebuild,
+            Operation::gives::<sources::Rebuilt>(
+                "rebuildLedger",
+                "Make entries again from what the flows' brokers keep",
+            )
+            .takes::<sources::Rebuild>(),
+        )
+        .get(
+            "/v1/topology",
+            sources::topology,
+            Operation::gives::<sources::Topologies>(
+                "topology",
+                "What each flow needs at its broker, and what of it is missing or different",
+            ),
         )
         .with_document_at("/v1/openapi.json")
         .fallback(no_route)

@@ -3,7 +3,7 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
-use redrive_engine::port::{NewMessage, Published, QueueInfo};
+use redrive_engine::port::{NewMessage, Published};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use super::{Answer, json as answer, ok};
 use crate::api::Api;
 use crate::body;
 use crate::codes;
+use crate::flows::QueueShown;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::publish;
@@ -19,7 +20,7 @@ use crate::publish;
 /// Queues and what lies in them.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct QueueList {
-    queues: Vec<QueueInfo>,
+    queues: Vec<QueueShown>,
 }
 
 /// The ids of new messages, in their order.
@@ -31,7 +32,15 @@ pub(super) struct Ids {
 /// `GET /v1/queues`
 pub(super) async fn list(State(api): State<Api>, RawQuery(query): RawQuery) -> Answer {
     Params::none(query.as_deref())?;
-    ok(&QueueList { queues: api.broker.queues().await? })
+    ok(&QueueList { queues: all(&api).await? })
+}
+
+/// The queues of the data file, then those of the flows' brokers.
+pub(super) async fn all(api: &Api) -> Result<Vec<QueueShown>, Problem> {
+    let own = api.broker.queues().await?.into_iter().map(|queue| QueueShown { queue, flow: None });
+    let mut queues: Vec<_> = own.collect();
+    queues.extend(api.flows.queues().await);
+    Ok(queues)
 }
 
 /// `POST /v1/queues/{queue}/messages`

@@ -40,6 +40,7 @@ impl Flows for OneFlow {
             from: Some("queue:orders".into()),
             to: Some("http://127.0.0.1:3000/orders".into()),
             in_hand: 2,
+            lag: Some(7),
             breaker: Some(BreakerShown::Open),
             alarms: vec![Alarm::new(
                 "breaker_open",

@@ -34,7 +34,7 @@ const INVARIANTS: &[(&str, &str)] = &[
         "an open entry has its message, and the message has it",
         "SELECT 'entry ' || lower(hex(e.id)) || ' state ' || e.state FROM entries e
          LEFT JOIN messages m ON m.id = e.message AND m.entry = e.eid
-         WHERE e.source_kind = 'embedded' AND e.state NOT IN (5, 7) AND m.id IS NULL",
+         WHERE (e.source_kind = 'embedded' OR e.keeper IS NOT NULL) AND e.state NOT IN (5, 7) AND m.id IS NULL",
     ),
     (
         "a finished entry has no message",
@@ -51,9 +51,42 @@ const INVARIANTS: &[(&str, &str)] = &[
          WHERE m.entry IS NOT NULL AND (e.eid IS NULL OR e.message IS NOT m.id OR e.state IN (5, 7))",
     ),
     (
-        "what waits or is replayed is deliverable, and nothing else that failed is",
+        "what waits or is replayed is deliverable unless a broker apart keeps it, and nothing else that failed is",
         "SELECT 'entry ' || lower(hex(e.id)) || ' state ' || e.state FROM entries e JOIN messages m ON m.id = e.message
-         WHERE (e.state IN (0, 4)) <> (m.due IS NOT NULL)",
+         WHERE (e.state IN (0, 4) AND e.keeper IS NOT 1) <> (m.due IS NOT NULL)",
+    ),
+    (
+        "what is held or replayed is kept here",
+        "SELECT 'entry ' || lower(hex(id)) || ' state ' || state FROM entries WHERE keeper = 1 AND state IN (1, 4)",
+    ),
+    (
+        "only an entry whose broker stands apart knows of copies and places there",
+        "SELECT 'entry ' || lower(hex(id)) FROM entries
+         WHERE (keeper IS NULL AND (published IS NOT NULL OR shelved <> 0 OR copy_due IS NOT NULL
+                                    OR person IS NOT NULL OR told IS NOT NULL))
+            OR (copy_kind IS NULL) <> (copy_name IS NULL) OR (copy_kind IS NOT NULL AND shelved = 0)
+            OR keeper NOT IN (0, 1)",
+    ),
+    (
+        "only what has recovered at a broker apart is presumed to have",
+        "SELECT 'entry ' || lower(hex(id)) || ' state ' || state FROM entries
+         WHERE (presumed IS NOT NULL AND (state <> 5 OR keeper IS NOT 1)) OR (bodiless <> 0 AND keeper IS NULL)",
+    ),
+    (
+        "the message of an entry whose broker stands apart lies in its flow's own queue",
+        "SELECT 'entry ' || lower(hex(e.id)) || ' queue ' || coalesce(q.name, 'none') FROM entries e
+         JOIN messages m ON m.id = e.message LEFT JOIN queues q ON q.id = m.queue
+         WHERE e.keeper IS NOT NULL AND (q.name IS NOT e.flow || '.ledger' OR q.home = 0)",
+    ),
+    (
+        "ids repeat only in the queue beside a broker",
+        "SELECT 'message ' || m.mid || ' queue ' || q.name FROM messages m JOIN queues q ON q.id = m.queue
+         WHERE m.twin IS NOT NULL AND q.home = 0",
+    ),
+    (
+        "what people brought to an end stands in a state",
+        "SELECT 'number ' || number || ' state ' || state FROM resolved
+         WHERE state NOT BETWEEN 0 AND 8 OR length(entry) <> 16",
     ),
     (
         "a queue's counts are those of its messages",
@@ -105,7 +138,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a held entry has a lane, and nothing else has one that was neither let go nor put away while held",
         "SELECT 'entry ' || lower(hex(id)) || ' state ' || state FROM entries
-         WHERE (lane IS NULL AND state = 1 AND source_kind = 'embedded')
+         WHERE (lane IS NULL AND state = 1 AND (source_kind = 'embedded' OR keeper IS NOT NULL))
             OR (lane IS NOT NULL AND state NOT IN (0, 1, 4) AND NOT (state IN (6, 8) AND earlier IS 1))",
     ),
     (

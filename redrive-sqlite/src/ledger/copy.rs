@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use bytes::Bytes;
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Actor, NewMessage, PortError, Refusal};
+use redrive_engine::port::{Actor, NewMessage, PortError, Refusal, home_of};
 use rusqlite::{OptionalExtension, Row};
 
 use super::record::{self, Stored};
@@ -35,16 +35,21 @@ fn publish_copy(
     let missing = || Refusal::NotFound { what: "entry", name: id.to_owned() };
     let eid = entry::row_of(tx.sql, id)?.ok_or_else(missing)?;
     let stored = Stored::by_eid(tx, eid)?.ok_or_else(missing)?;
-    let name: Option<String> = tx
-        .sql
-        .prepare_cached("SELECT source_name FROM entries WHERE eid = ?1 AND source_kind = 'embedded'")?
-        .query_row([eid], |row| row.get(0))
-        .optional()?;
-    let name = name.ok_or_else(|| {
-        Refusal::State("its source is no queue of this file: publish the copy there".to_owned())
-    })?;
-    let copy = edited.as_copy_of(parent(tx, &stored)?);
-    let queue = tx.queue(&name)?;
+    let (name, queue) = if stored.keeper.is_some() {
+        (home_of(&stored.flow), tx.home(&stored.flow)?)
+    } else {
+        let name: Option<String> = tx
+            .sql
+            .prepare_cached("SELECT source_name FROM entries WHERE eid = ?1 AND source_kind = 'embedded'")?
+            .query_row([eid], |row| row.get(0))
+            .optional()?;
+        let name = name.ok_or_else(|| {
+            Refusal::State("its source is no queue of this file: publish the copy there".to_owned())
+        })?;
+        let queue = tx.queue(&name)?;
+        (name, queue)
+    };
+    let copy = edited.as_copy_of(parent(tx, &stored)?, &tx.rules(queue));
     let meta = tx.meta(queue)?;
     let new = publish::publish_one(
         tx,

@@ -6,7 +6,7 @@ use redrive_engine::port::{Actor, Deed, DeedReport, EntryState, HistoryLine, Por
 
 use super::record::{self, Move, Stored};
 use super::shelf::Shelf;
-use super::{audit, entry, lanes, search};
+use super::{apart, audit, entry, lanes, search};
 use crate::fault::Done;
 use crate::publish::queue_name;
 use crate::settle;
@@ -148,6 +148,9 @@ fn one(
     if !allowed {
         return Ok(Err(format!("it is {from}: {} does not apply", deed.name())));
     }
+    if stored.bodiless && matches!(deed, Deed::RetryNow | Deed::Reroute(_)) {
+        return Ok(Err(entry::BODILESS.to_owned()));
+    }
     if *deed == Deed::Skip && !lanes::is_in_one(tx, stored)? {
         return Ok(Err("it stands in no lane: there is nothing to take it out of".to_owned()));
     }
@@ -197,20 +200,21 @@ fn one(
             Move { earlier: stored.earlier.or(Some(from)), ..away(Archived) }
         }
         Deed::Reroute(target) => {
-            let target = queue_name(target);
-            let delivery = shelf.delivery(tx)?;
-            let size = delivery.message.body.as_ref().map_or(0, bytes::Bytes::len);
-            let queue = match settle::open_target(tx, target, size)? {
-                Ok(queue) => queue,
-                Err(refusal) => return Ok(Err(refusal.to_string())),
-            };
-            settle::forward(tx, queue, &delivery)?;
+            if let Err(why) = reroute(tx, stored, &shelf, target)? {
+                return Ok(Err(why));
+            }
             shelf.put(tx, None)?;
             away(Archived)
         }
     };
     record::put(tx, stored, &step, now)?;
     record::add_line(tx, stored.eid, &person_line(deed.name(), actor, step.due, now))?;
+    apart::taken_over(tx, stored, now)?;
+    // What is put aside is open, but its copy at a broker apart is spent.
+    let aside = step.to == Parked && from != Parked;
+    if aside || matches!(deed, Deed::Discard | Deed::Archive | Deed::Reroute(_) | Deed::Restore) {
+        apart::resolve(tx, stored, step.to)?;
+    }
     match deed {
         Deed::RetryNow => {}
         Deed::Cancel | Deed::Park => lanes::step_aside(tx, stored)?,
@@ -221,21 +225,33 @@ fn one(
     Ok(Ok(()))
 }
 
+/// Sends a copy of the message to another address of its broker. Of a broker apart it lies in the flow's own queue until it
+/// is sent on.
+fn reroute(tx: &mut Tx<'_>, stored: &Stored, shelf: &Shelf, target: &str) -> Done<Result<(), String>> {
+    let delivery = shelf.delivery(tx)?;
+    if stored.keeper.is_some() {
+        if target.is_empty() || target.chars().any(char::is_control) {
+            return Ok(Err(
+                "it cannot be sent to an address that is empty or has control characters".to_owned()
+            ));
+        }
+        let queue = tx.home(&stored.flow)?;
+        settle::forward(tx, queue, &delivery, Some(target))?;
+        return Ok(Ok(()));
+    }
+    let size = delivery.message.body.as_ref().map_or(0, bytes::Bytes::len);
+    match settle::open_target(tx, queue_name(target), size)? {
+        Ok(queue) => settle::forward(tx, queue, &delivery, None).map(|_| Ok(())),
+        Err(refusal) => Ok(Err(refusal.to_string())),
+    }
+}
+
 /// A line that a person left in an entry's history.
 pub(crate) fn person_line(what: &str, actor: &Actor, due: Option<i64>, at: Timestamp) -> HistoryLine {
     HistoryLine {
-        at,
-        what: what.to_owned(),
-        attempt: None,
-        took_ms: None,
-        class: None,
-        reason: None,
-        decision: None,
         because: Some(actor.why.clone()).filter(|why| !why.is_empty()),
         due_at: due.map(Timestamp::from_millis),
-        error: None,
-        http_status: None,
-        handler_version: None,
         by: Some(actor.who.clone()),
+        ..HistoryLine::new(at, what)
     }
 }

@@ -18,7 +18,11 @@ use crate::fault::{Done, Fault};
 pub(crate) const COLUMNS: &str = "eid, last_failed, id, flow, state, message, mid, message_key, type, content_type, size, \
      attempts, first_failed, due, class, reason, grp, http_status, owner, entity, tenant, correlation, causation, \
      parent, replays, held_behind, handler_version, source_kind, source_name, partition, position, error_type, \
-     error_message, because, chain, headers, lane, mark_expired";
+     error_message, because, chain, headers, lane, mark_expired, bodiless";
+
+/// Why a message is not sent again whose body could not be read.
+pub(crate) const BODILESS: &str =
+    "its body lies elsewhere and could not be read: what would be sent is not the message";
 
 /// One entry, by its own id or its message's; of several entries of one message the newest.
 pub(crate) fn find(sql: &Connection, id: &str) -> Done<Option<Entry>> {
@@ -70,7 +74,8 @@ pub(crate) fn history(sql: &Connection, id: EntryId) -> Done<Vec<HistoryLine>> {
 pub(crate) fn payload(sql: &Connection, id: EntryId) -> Done<Option<Payload>> {
     let found = sql
         .prepare_cached(
-            "SELECT m.body, m.content_type FROM entries e JOIN messages m ON m.id = e.message WHERE e.id = ?1",
+            "SELECT m.body, m.content_type FROM entries e JOIN messages m ON m.id = e.message WHERE e.id = ?1
+             AND e.bodiless = 0",
         )?
         .query_row([&id.as_bytes()[..]], |row| {
             let body: Option<Vec<u8>> = row.get(0)?;
@@ -97,7 +102,14 @@ pub(crate) fn read(sql: &Connection, row: &Row<'_>) -> Done<Entry> {
         serde_json::from_str(row.get_ref(34)?.as_str().map_err(rusqlite::Error::from)?)
             .map_err(|error| Fault::broken(format!("the errors of entry {id} cannot be read: {error}")))?;
     let kept = row.get::<_, Option<i64>>(5)?.is_some();
-    let safe_to_replay = safety(sql, standing, kept, attempts, &mid, held_behind.as_deref(), row.get(37)?)?;
+    let body = if row.get(38)? {
+        Body::Unread
+    } else if kept {
+        Body::Kept
+    } else {
+        Body::NotKept
+    };
+    let safe_to_replay = safety(sql, standing, body, attempts, &mid, held_behind.as_deref(), row.get(37)?)?;
     Ok(Entry {
         id,
         flow,
@@ -164,10 +176,19 @@ fn followers(sql: &Connection, id: EntryId) -> Done<u64> {
     Ok(count.max(0).cast_unsigned())
 }
 
+/// What of a message's body is at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Kept,
+    NotKept,
+    /// It lies elsewhere, and could not be read.
+    Unread,
+}
+
 fn safety(
     sql: &Connection,
     standing: EntryState,
-    kept: bool,
+    body: Body,
     attempts: u32,
     mid: &str,
     held_behind: Option<&str>,
@@ -183,7 +204,10 @@ fn safety(
             ("no", format!("it is held behind {head} and goes by itself when that is done"))
         }
         EntryState::Discarded | EntryState::Archived => ("no", format!("it is {standing}; restore it first")),
-        EntryState::Dead | EntryState::Parked if !kept => ("no", "its body is not kept here".to_owned()),
+        EntryState::Dead | EntryState::Parked if body == Body::NotKept => {
+            ("no", "its body is not kept here".to_owned())
+        }
+        EntryState::Dead | EntryState::Parked if body == Body::Unread => ("no", BODILESS.to_owned()),
         EntryState::Dead | EntryState::Parked => {
             let marks = processed::of(sql, mid)?;
             if marks.whole {

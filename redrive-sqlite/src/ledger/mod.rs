@@ -1,5 +1,6 @@
 //! The ledger's side of the store.
 
+pub(crate) mod apart;
 mod audit;
 mod check;
 mod controls;
@@ -21,26 +22,58 @@ mod tidy;
 use async_trait::async_trait;
 use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found,
-    Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Page, Payload, PortError, Problem, Record,
-    Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
+    Actor, Asked, AuditLine, Control, Copied, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Expected,
+    Filter, Found, Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Overdue, Page, Payload,
+    PortError, Problem, Recorded, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Resolved,
+    Retention, Selection, Standing, Taken,
 };
 
 use crate::store::Store;
 
 #[async_trait]
 impl Ledger for Store {
-    async fn record(&self, records: &[Record]) -> Result<(), PortError> {
-        let records = records.to_vec();
-        self.inner
-            .writer
-            .run(move |tx| {
-                for one in &records {
-                    record::write(tx, one, &record::Carrier::default())?;
-                }
-                Ok(())
-            })
-            .await
+    async fn record(&self, recorded: &[Recorded]) -> Result<Vec<Taken>, PortError> {
+        apart::record(self, recorded).await
+    }
+
+    async fn expected(&self, flow: &str, copies: &[Copied]) -> Result<Vec<Expected>, PortError> {
+        let (flow, copies) = (flow.to_owned(), copies.to_vec());
+        self.inner.readers.run(move |sql| apart::expected(sql, &flow, &copies)).await
+    }
+
+    async fn overdue(
+        &self,
+        flow: &str,
+        before: Timestamp,
+        after: Option<(Timestamp, EntryId)>,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, PortError> {
+        let flow = flow.to_owned();
+        self.inner.readers.run(move |sql| apart::overdue(sql, &flow, before, after, limit)).await
+    }
+
+    async fn passed(&self, copies: &[Overdue], now: Timestamp) -> Result<(), PortError> {
+        let copies = copies.to_vec();
+        self.inner.writer.run(move |tx| apart::passed(tx, &copies, now)).await
+    }
+
+    async fn resolved(
+        &self,
+        flow: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Resolved)>, PortError> {
+        apart::resolved(self, flow, after, limit).await
+    }
+
+    async fn position(&self, name: &str) -> Result<Option<String>, PortError> {
+        let name = name.to_owned();
+        self.inner.readers.run(move |sql| apart::position(sql, &name)).await
+    }
+
+    async fn keep_position(&self, name: &str, position: &str) -> Result<(), PortError> {
+        let (name, position) = (name.to_owned(), position.to_owned());
+        self.inner.writer.run(move |tx| apart::keep_position(tx, &name, &position)).await
     }
 
     async fn entry(&self, id: &str) -> Result<Option<Entry>, PortError> {
@@ -71,7 +104,8 @@ impl Ledger for Store {
     }
 
     async fn standings(&self, flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
-        if self.inner.lanes.of(flow) == 0 {
+        let nowhere = asked.iter().all(|asked| asked.read_at.is_none());
+        if nowhere && self.inner.lanes.of(flow) == 0 {
             return Ok(vec![Standing::Open; asked.len()]);
         }
         let (flow, asked) = (flow.to_owned(), asked.to_vec());

@@ -3,11 +3,11 @@
 use redrive_core::fingerprint::PayloadHash;
 use redrive_core::headers::Field;
 use redrive_core::{Class, ErrorLink, Headers, Reason, Timestamp};
-use redrive_engine::port::{Delivery, EntryId, EntryState, HistoryLine, Record};
+use redrive_engine::port::{Delivery, EntryId, EntryState, HistoryLine, Keeper, Record};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::tally::{self, Place};
-use super::{replay_outcome, state};
+use super::{apart, replay_outcome, state};
 use crate::codec;
 use crate::fault::{Done, Fault};
 use crate::tx::Tx;
@@ -16,20 +16,22 @@ use crate::tx::Tx;
 pub(crate) const LINES: i64 = 32;
 
 /// What a record is about, as far as the store holds it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Carrier<'a> {
     /// The message in hand.
-    pub(crate) delivery: Option<&'a Delivery>,
+    pub(crate) delivery: &'a Delivery,
     /// Its row, when it stays.
     pub(crate) row: Option<i64>,
     /// Its row before this settlement.
-    pub(crate) read_from: Option<i64>,
+    pub(crate) read_from: i64,
     /// The hash of its body.
     pub(crate) hash: Option<&'a PayloadHash>,
     /// When it failed first.
     pub(crate) first_failure: Option<Timestamp>,
     /// The lane that it is held in.
     pub(crate) lane: Option<&'a str>,
+    /// Whether it was read from a broker apart, or lies in the queue beside one.
+    pub(crate) apart: bool,
 }
 
 /// What is stored of an entry, as far as a change needs it.
@@ -46,12 +48,25 @@ pub(crate) struct Stored {
     pub(crate) lane: Option<String>,
     pub(crate) due: Option<i64>,
     pub(crate) attempts: u32,
-    pub(crate) changed: i64,
     pub(crate) replay: Option<(i64, i64)>,
+    /// Who hands it out next, when its broker stands apart.
+    pub(crate) keeper: Option<Keeper>,
+    /// Whether a copy may lie at its broker.
+    pub(crate) shelved: bool,
+    /// When a person last did something to it, where its broker stands apart.
+    pub(crate) person: Option<i64>,
+    /// The last settlement of its broker that was written down.
+    pub(crate) told: Option<String>,
+    /// When it failed last.
+    pub(crate) last_failed: i64,
+    /// Of one that is only taken to have recovered, the lane that it was the head of; empty without one.
+    pub(crate) presumed: Option<String>,
+    /// Whether its body could not be read where it lies.
+    pub(crate) bodiless: bool,
 }
 
-const STORED: &str =
-    "eid, id, flow, state, earlier, message, grp, lane, due, attempts, changed, replay, replay_pos, mid";
+const STORED: &str = "eid, id, flow, state, earlier, message, grp, lane, due, attempts, replay, replay_pos, mid, \
+     keeper, shelved, person, told, last_failed, presumed, bodiless";
 
 impl Stored {
     pub(crate) fn by_id(tx: &Tx<'_>, id: EntryId) -> Done<Option<Self>> {
@@ -72,8 +87,8 @@ impl Stored {
     }
 
     fn read(row: &Row<'_>) -> Done<Self> {
-        let replay: Option<i64> = row.get(11)?;
-        let place: Option<i64> = row.get(12)?;
+        let replay: Option<i64> = row.get(10)?;
+        let place: Option<i64> = row.get(11)?;
         Ok(Self {
             eid: row.get(0)?,
             id: entry_id(&row.get::<_, Vec<u8>>(1)?)?,
@@ -85,9 +100,15 @@ impl Stored {
             lane: row.get(7)?,
             due: row.get(8)?,
             attempts: row.get(9)?,
-            changed: row.get(10)?,
             replay: replay.zip(place),
-            mid: row.get(13)?,
+            mid: row.get(12)?,
+            keeper: row.get::<_, Option<i64>>(13)?.map(apart::keeper_of),
+            shelved: row.get(14)?,
+            person: row.get(15)?,
+            told: row.get(16)?,
+            last_failed: row.get(17)?,
+            presumed: row.get(18)?,
+            bodiless: row.get(19)?,
         })
     }
 
@@ -110,12 +131,6 @@ pub(crate) fn earlier_of(state: EntryState) -> EntryState {
 }
 
 /// Makes the entry at its first record, brings it up to date at later ones. Answers with its row.
-pub(crate) fn write(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> {
-    let before = Stored::by_id(tx, record.entry)?;
-    write_over(tx, before.as_ref(), record, carrier)
-}
-
-/// The same, for an entry that has been looked up.
 pub(crate) fn write_over(
     tx: &mut Tx<'_>,
     before: Option<&Stored>,
@@ -125,21 +140,33 @@ pub(crate) fn write_over(
     let eid = match before {
         None => insert(tx, record, carrier)?,
         Some(stored) => {
-            let again = stored.changed == record.at.as_millis()
-                && stored.state == record.state
-                && stored.attempts == record.attempts;
-            if again && carrier.delivery.is_none() {
-                return Ok(stored.eid);
-            }
             update(tx, stored, record, carrier)?;
             stored.eid
         }
     };
+    add_lines(tx, eid, record)?;
+    Ok(eid)
+}
+
+/// Adds what a record says to an entry's history.
+pub(crate) fn add_lines(tx: &Tx<'_>, eid: i64, record: &Record) -> Done<()> {
     for attempt in &record.earlier {
         add_line(tx, eid, &attempt.line(attempt.ended_at(), None))?;
     }
-    add_line(tx, eid, &history_line(record))?;
-    Ok(eid)
+    add_line(tx, eid, &record.line())
+}
+
+/// Whether the history has what a record says.
+pub(crate) fn has_line(tx: &Tx<'_>, eid: i64, record: &Record) -> Done<bool> {
+    let line = written(&record.line())?;
+    Ok(tx
+        .sql
+        .prepare_cached("SELECT 1 FROM history WHERE entry = ?1 AND line = ?2")?
+        .exists(params![eid, line])?)
+}
+
+fn written(line: &HistoryLine) -> Done<String> {
+    serde_json::to_string(line).map_err(|error| Fault::broken(error.to_string()))
 }
 
 fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> {
@@ -147,19 +174,15 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
     let group = attempt.map(|attempt| attempt.group.to_string());
     let at = record.at.as_millis();
     let first = carrier.first_failure.map_or(at, Timestamp::as_millis).min(at);
-    let message = carrier.delivery.map(|delivery| &delivery.message);
-    let source = carrier.delivery.map(|delivery| &delivery.source);
-    let headers = message.and_then(|message| codec::encode(&foreign(&message.headers)));
-    let key = message.and_then(|message| message.key.as_deref()).map(shown_key);
-    let parent: Option<Vec<u8>> = match carrier.read_from {
-        Some(row) => tx
-            .sql
-            .prepare_cached("SELECT parent FROM messages WHERE id = ?1")?
-            .query_row([row], |row| row.get(0))
-            .optional()?
-            .flatten(),
-        None => None,
-    };
+    let Delivery { message, source, .. } = carrier.delivery;
+    let headers = codec::encode(&foreign(&message.headers));
+    let key = message.key.as_deref().map(shown_key);
+    let parent: Option<Vec<u8>> = tx
+        .sql
+        .prepare_cached("SELECT parent FROM messages WHERE id = ?1")?
+        .query_row([carrier.read_from], |row| row.get(0))
+        .optional()?
+        .flatten();
     let earlier = matches!(record.state, EntryState::Discarded | EntryState::Archived)
         .then(|| state::number(EntryState::Parked));
     let chain = attempt.map_or(&[][..], |attempt| &attempt.chain);
@@ -169,9 +192,10 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
                  id, flow, state, earlier, message, mid, message_key, type, content_type, size, attempts,
                  first_failed, last_failed, changed, due, class, reason, grp, http_status, owner, entity, tenant,
                  correlation, causation, parent, lane, held_behind, handler_version, source_kind, source_name,
-                 partition, position, payload_hash, error_type, error_message, because, chain, headers)
+                 partition, position, payload_hash, error_type, error_message, because, chain, headers, keeper)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                     ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)",
+                     ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37,
+                     ?38)",
         )?
         .execute(params![
             &record.entry.as_bytes()[..],
@@ -179,11 +203,11 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
             state::number(record.state),
             earlier,
             carrier.row,
-            message.map_or("", |message| message.id.as_str()),
+            message.id.as_str(),
             key,
             record.message_type,
-            message.and_then(|message| message.content_type.as_deref()),
-            message.and_then(|message| message.body.as_ref()).map_or(0, bytes::Bytes::len),
+            message.content_type.as_deref(),
+            message.body.as_ref().map_or(0, bytes::Bytes::len),
             record.attempts,
             first,
             at,
@@ -201,16 +225,17 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
             carrier.lane,
             record.held.as_ref().and_then(|held| held.behind.as_deref()),
             attempt.and_then(|attempt| attempt.handler_version.as_deref()),
-            source.map_or("", |source| &source.kind),
-            source.map_or("", |source| &source.name),
-            source.and_then(|source| source.partition),
-            source.and_then(|source| source.offset),
+            &*source.kind,
+            &*source.name,
+            source.partition,
+            source.offset,
             carrier.hash.map(|hash| &hash.as_bytes()[..]),
             chain.first().map(|link| link.kind.as_str()).filter(|kind| !kind.is_empty()),
             chain.first().map_or("", |link| link.message.as_str()),
             because(record).unwrap_or_default(),
             chain_json(chain)?,
             headers,
+            carrier.apart.then(|| apart::number_of(Keeper::Ledger)),
         ])?;
     let eid = tx.sql.last_insert_rowid();
     let place = Place { flow: &record.flow, state: record.state, group: group.as_deref() };
@@ -249,11 +274,7 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
             stored.eid,
             state::number(record.state),
             earlier.map(state::number),
-            if carrier.delivery.is_some() {
-                carrier.row
-            } else {
-                stored.message.filter(|_| record.state.is_open())
-            },
+            carrier.row,
             record.attempts,
             attempt.is_some(),
             record.at.as_millis(),
@@ -333,7 +354,7 @@ fn see_group(tx: &Tx<'_>, record: &Record, first: i64) -> Done<()> {
 
 /// Adds a line to an entry's history. The first stays; of the others the last ones.
 pub(crate) fn add_line(tx: &Tx<'_>, eid: i64, line: &HistoryLine) -> Done<()> {
-    let text = serde_json::to_string(line).map_err(|error| Fault::broken(error.to_string()))?;
+    let text = written(line)?;
     let n: i64 = tx
         .sql
         .prepare_cached("UPDATE entries SET lines = lines + 1 WHERE eid = ?1 RETURNING lines")?
@@ -359,27 +380,6 @@ fn reason(record: &Record) -> Option<&Reason> {
 fn because(record: &Record) -> Option<&str> {
     let held = record.held.as_ref().map(|held| held.because.as_str());
     record.attempt.as_ref().map(|attempt| attempt.because.as_str()).or(held)
-}
-
-fn history_line(record: &Record) -> HistoryLine {
-    if let Some(attempt) = &record.attempt {
-        return attempt.line(record.at, record.due_at);
-    }
-    HistoryLine {
-        at: record.at,
-        what: record.state.as_str().to_owned(),
-        attempt: None,
-        took_ms: None,
-        class: None,
-        reason: reason(record).cloned(),
-        decision: None,
-        because: because(record).map(str::to_owned),
-        due_at: record.due_at,
-        error: None,
-        http_status: None,
-        handler_version: None,
-        by: None,
-    }
 }
 
 fn chain_json(chain: &[ErrorLink]) -> Done<String> {

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::record::{self, Move, Stored, entry_id};
 use super::replay_plan::{self, Chosen};
 use super::shelf::Shelf;
-use super::{audit, deeds, replay_outcome, state};
+use super::{apart, audit, deeds, replay_outcome, state};
 use crate::fault::{Done, Fault};
 use crate::store::Store;
 use crate::tx::Tx;
@@ -254,7 +254,7 @@ pub(crate) fn step(tx: &mut Tx<'_>, id: EntryId, limit: u64, now: Timestamp) -> 
 /// Sends one entry back; no when it is no longer where it had been.
 fn send(tx: &mut Tx<'_>, job: &Job, pos: i64, entry: EntryId, now: Timestamp) -> Done<bool> {
     let Some(stored) = Stored::by_id(tx, entry)? else { return Ok(false) };
-    if !replay_plan::can_be_sent(stored.state) {
+    if !replay_plan::can_be_sent(stored.state) || stored.bodiless {
         return Ok(false);
     }
     let Ok(shelf) = Shelf::of(tx, &stored)? else { return Ok(false) };
@@ -268,6 +268,7 @@ fn send(tx: &mut Tx<'_>, job: &Job, pos: i64, entry: EntryId, now: Timestamp) ->
     shelf.begin_again(tx, &stored, at, Some(carried))?;
     let step = Move { to: EntryState::Replaying, earlier: None, due: Some(at), message: Some(shelf.row()) };
     record::put(tx, &stored, &step, now)?;
+    apart::taken_over(tx, &stored, now)?;
     tx.sql
         .prepare_cached(
             "UPDATE entries SET replays = replays + 1, replay = ?2, replay_pos = ?3 WHERE eid = ?1",

@@ -41,9 +41,11 @@ struct Candidate {
     replays: u32,
     first_failed: i64,
     mark_expired: bool,
+    bodiless: bool,
 }
 
-const COLUMNS: &str = "eid, last_failed, id, state, flow, grp, mid, replays, first_failed, mark_expired";
+const COLUMNS: &str =
+    "eid, last_failed, id, state, flow, grp, mid, replays, first_failed, mark_expired, bodiless";
 
 fn candidate(row: &Row<'_>) -> Done<Candidate> {
     let chosen = Chosen {
@@ -59,6 +61,7 @@ fn candidate(row: &Row<'_>) -> Done<Candidate> {
         replays: row.get(7)?,
         first_failed: row.get(8)?,
         mark_expired: row.get(9)?,
+        bodiless: row.get(10)?,
     })
 }
 
@@ -92,7 +95,7 @@ fn each(sql: &Connection, new: &NewReplay, mut see: impl FnMut(Candidate) -> Don
 pub(crate) fn choose(sql: &Connection, new: &NewReplay) -> Done<Vec<Chosen>> {
     let mut chosen = Vec::new();
     each(sql, new, |candidate| {
-        if can_be_sent(candidate.chosen.was) {
+        if can_be_sent(candidate.chosen.was) && !candidate.bodiless {
             chosen.push(candidate.chosen);
         }
         Ok(())
@@ -114,6 +117,10 @@ pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<Re
         let standing = candidate.chosen.was;
         if !can_be_sent(standing) {
             *left_out.entry(standing.as_str().to_owned()).or_default() += 1;
+            return Ok(());
+        }
+        if candidate.bodiless {
+            *left_out.entry("without a body".to_owned()).or_default() += 1;
             return Ok(());
         }
         again += u64::from(candidate.replays > 0);

@@ -1,9 +1,9 @@
 //! The message behind an entry: the row that keeps its body while the entry is open.
 
 use bytes::Bytes;
-use redrive_core::headers::{self, Replay, Spelling, Trail};
+use redrive_core::headers::{Replay, Trail};
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Carried, Delivery, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, HeaderRules, SourceRef, Tag};
 use rusqlite::{OptionalExtension, params};
 
 use super::record::Stored;
@@ -82,21 +82,32 @@ impl Shelf {
         replay: Option<Replay>,
     ) -> Done<()> {
         let mut all = self.headers(tx)?;
-        let old = headers::decode(&all, Spelling::Default).trail;
+        let old = HeaderRules::read_own(&all);
         let fresh = Trail {
-            origin: old.origin,
+            origin: old.origin.clone(),
             entry_id: Some(Text::from(stored.id.hyphenated().to_string())),
-            idempotency_key: old.idempotency_key,
-            correlation_id: old.correlation_id,
-            causation_id: old.causation_id,
+            idempotency_key: old.idempotency_key.clone(),
+            correlation_id: old.correlation_id.clone(),
+            causation_id: old.causation_id.clone(),
+            forward_to: old.forward_to.clone(),
             replay,
             ..Trail::default()
         };
-        headers::encode(&fresh, &mut all, Spelling::Default);
+        let rules = tx.rules(self.queue);
+        // The body is read for its signature alone.
+        let body: Option<Vec<u8>> = if rules.signs() { self.body(tx)? } else { None };
+        rules.write(&fresh, &mut all, body.as_deref());
         tx.sql
             .prepare_cached("UPDATE messages SET headers = ?2 WHERE id = ?1")?
             .execute(params![self.row, codec::encode(&all)])?;
         self.put(tx, Some(due))
+    }
+
+    fn body(&self, tx: &Tx<'_>) -> Done<Option<Vec<u8>>> {
+        Ok(tx
+            .sql
+            .prepare_cached("SELECT body FROM messages WHERE id = ?1")?
+            .query_row([self.row], |row| row.get(0))?)
     }
 
     fn headers(&self, tx: &Tx<'_>) -> Done<Headers> {

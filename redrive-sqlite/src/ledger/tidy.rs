@@ -25,12 +25,14 @@ pub(crate) fn tidy(tx: &mut Tx<'_>, retention: &Retention, limit: u64, now: Time
         (EntryState::Archived, retention.archived),
     ];
     let mut removed = 0;
+    // While a copy waits at a broker apart its entry says that it is spent.
     for (standing, kept) in rules {
         let Some(before) = kept.map(|kept| before(now, kept)) else { continue };
         let rows: Vec<i64> = tx
             .sql
             .prepare_cached(
                 "SELECT eid FROM entries WHERE state = ?1 AND last_failed < ?2 AND changed < ?2
+                 AND (copy_due IS NULL OR copy_due < ?2)
                  AND NOT EXISTS (SELECT 1 FROM lanes WHERE head = entries.id) LIMIT ?3",
             )?
             .query_map(params![state::number(standing), before, limit - removed], |row| row.get(0))?

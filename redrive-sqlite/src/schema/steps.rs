@@ -18,4 +18,6 @@ pub(crate) const STEPS: &[Step] = &[
     Step { brings: "queues and ledger", sql: include_str!("v1.sql") },
     Step { brings: "lanes that let followers go in windows", sql: include_str!("lanes.sql") },
     Step { brings: "marks that have expired", sql: include_str!("expired_marks.sql") },
+    Step { brings: "brokers that stand apart", sql: include_str!("apart.sql") },
+    Step { brings: "what is only presumed of a broker apart", sql: include_str!("presumed.sql") },
 ];

@@ -11,6 +11,7 @@ use rusqlite::{Statement, params};
 use super::forward::{forward, open_target};
 use super::{Item, Step, unknown};
 use crate::fault::Done;
+use crate::ledger::apart;
 use crate::ledger::lanes::{self, Admission};
 use crate::ledger::processed;
 use crate::ledger::record::{self, Carrier, Move, Stored};
@@ -27,7 +28,8 @@ pub(super) fn settle_all(tx: &mut Tx<'_>, items: Vec<Item>) -> Done<Vec<(usize, 
     let mut delete = tx.sql.prepare_cached(DELETE)?;
     for item in items {
         let place = item.place;
-        let answer = if item.is_plain() { forget(tx, &mut delete, &item)? } else { settle_one(tx, item)? };
+        let answer =
+            if item.is_plain() { forget(tx, &mut delete, &item)? } else { settle_one(tx, item)?.map(drop) };
         answers.push((place, answer));
     }
     fail::point("sqlite.after_settle_write");
@@ -39,20 +41,28 @@ fn forget(tx: &mut Tx<'_>, delete: &mut Statement<'_>, item: &Item) -> Done<Resu
     if delete.execute([item.row])? == 0 {
         return Ok(Err(unknown(item.tag)));
     }
-    tx.moved(item.tag.stream, Some(item.claim.due), None);
+    tx.moved(item.tag.stream, item.from, None);
     tx.settled(item.tag.stream, item.row, None);
     Ok(Ok(()))
 }
 
-fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
+/// How a settlement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// As it says.
+    Settled,
+    /// It is its lane's own head: nothing was written.
+    GivenBack,
+}
+
+pub(crate) fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<Ended, Refusal>> {
     let queue = item.tag.stream;
-    let from = Some(item.claim.due);
-    if !is_there(tx, &item)? {
+    if item.in_hand && !is_there(tx, &item)? {
         return Ok(Err(unknown(item.tag)));
     }
     let before = match &item.record {
         Some(told) => Stored::by_id(tx, told.record.entry)?,
-        None if item.claim.entry != 0 => Stored::by_eid(tx, item.claim.entry)?,
+        None if item.entry != 0 => Stored::by_eid(tx, item.entry)?,
         None => None,
     };
     let mut held_in = None;
@@ -61,8 +71,10 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
         match admission(tx, &item, before.as_ref(), &lane)? {
             Admission::Keep => held_in = Some(lane),
             Admission::GiveBack => {
-                tx.back(queue, item.row, item.claim.due);
-                return Ok(Ok(()));
+                if let Some(due) = item.from.filter(|_| item.in_hand) {
+                    tx.back(queue, item.row, due);
+                }
+                return Ok(Ok(Ended::GivenBack));
             }
             Admission::Later => delay_instead(&mut item, tx.now + MOMENT),
             Admission::Circle => park_instead(&mut item),
@@ -82,12 +94,13 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
             let id = tx.mint().hyphenated().to_string();
             let row = NewRow {
                 mid: &id,
-                due: 0,
+                due: Some(0),
                 key: None,
                 body: Some(event),
                 headers: None,
                 content_type: Some("application/cloudevents+json"),
                 parent: None,
+                twin: tx.meta(target_queue)?.home,
             };
             Insert::new(tx)?.row(tx, target_queue, &row)?;
             None
@@ -101,18 +114,23 @@ fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<(), Refusal>> {
             // An entry that stays open keeps its body; then the message goes on as a copy.
             let stays = item.record.as_ref().is_some_and(|told| told.record.state.is_open());
             let to = if stays { keep(tx, &item, known, None, None)? } else { release(tx, &item, known)? };
-            forward(tx, target_queue, delivery)?;
+            forward(tx, target_queue, delivery, None)?;
             to
         }
     };
     if let Some((handler, mid)) = &item.processed {
         processed::mark(tx, handler, mid, tx.now)?;
     }
-    tx.moved(queue, from, to);
-    tx.settled(queue, item.row, to);
+    tx.moved(queue, item.from, to);
+    if item.in_hand {
+        tx.settled(queue, item.row, to);
+        apart::settled_at_home(tx, &item, before.as_ref())?;
+    } else if let Some(due) = to {
+        tx.arrived(queue, item.row, due);
+    }
     // Last, since a lane that goes on may let this very message go.
     update_lanes(tx, &item, before.as_ref(), held_in.as_ref())?;
-    Ok(Ok(()))
+    Ok(Ok(Ended::Settled))
 }
 
 fn admission(tx: &Tx<'_>, item: &Item, before: Option<&Stored>, lane: &LaneName) -> Done<Admission> {
@@ -152,7 +170,8 @@ fn update_lanes(
 ) -> Done<()> {
     let diverted = match &item.step {
         Step::Keep { .. } | Step::Hold { .. } => {
-            item.record.as_ref().filter(|told| told.record.state != EntryState::Discarded)
+            let away = |state| matches!(state, EntryState::Discarded | EntryState::Archived);
+            item.record.as_ref().filter(|told| !away(told.record.state))
         }
         _ => None,
     };
@@ -203,7 +222,7 @@ fn is_there(tx: &Tx<'_>, item: &Item) -> Done<bool> {
     let there = tx
         .sql
         .prepare_cached("SELECT 1 FROM messages WHERE id = ?1 AND due IS ?2")?
-        .exists(params![item.row, item.claim.due])?;
+        .exists(params![item.row, item.from])?;
     Ok(there)
 }
 
@@ -218,13 +237,15 @@ fn tell(
 ) -> Done<Option<i64>> {
     let entry = match (&item.record, before) {
         (Some(told), before) => {
+            let home = tx.meta(item.tag.stream)?.home;
             let carrier = Carrier {
-                delivery: Some(&told.delivery),
+                delivery: &told.delivery,
                 row,
-                read_from: Some(item.row),
+                read_from: item.row,
                 hash: told.hash.as_ref(),
                 first_failure: told.first_failure,
                 lane: lane.map(LaneName::as_str),
+                apart: home,
             };
             Some(record::write_over(tx, before, &told.record, &carrier)?)
         }

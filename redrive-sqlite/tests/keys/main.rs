@@ -2,6 +2,7 @@
 
 #[path = "../../../redrive-retry/tests/stores/contract.rs"]
 mod contract;
+mod server;
 
 use std::time::Duration;
 

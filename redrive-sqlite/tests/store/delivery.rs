@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use redrive_core::Headers;
-use redrive_engine::port::{Broker, NewMessage, Outcome, Published, Room};
+use redrive_core::headers::{Key, Keyring, MacCheck};
+use redrive_engine::port::{
+    Broker, Doubt, HeaderRules, Ledger, NewMessage, Outcome, Published, Room, Subscription,
+};
 
 use crate::fixture::{
     Fixture, ack, assert_sound, at, failed, ids, is_empty, publish, settle_one, settlement, subscribe, take,
@@ -129,7 +132,7 @@ async fn a_second_reader_is_refused_and_a_later_one_gets_what_was_open() {
     let store = fixture.open();
     publish(&store, "orders", &["a", "b"]).await;
     let mut source = subscribe(&store, "orders").await;
-    let subscription = redrive_engine::port::Subscription { flow: "x".into(), source: "orders".into() };
+    let subscription = Subscription::new("x", "orders");
     let Err(refused) = store.subscribe(&subscription).await else { panic!("two readers") };
     assert_eq!(refused.to_string(), "the queue `orders` already has a reader; one flow reads one queue");
     let old = take(&mut source, 2).await;
@@ -233,4 +236,54 @@ async fn retries_are_bounded_and_fresh_messages_come_beyond_them() {
     taken.clear();
     source.receive(room(10), &mut taken).await.unwrap();
     assert_eq!(ids(&taken), ["r2", "r3"]);
+}
+
+#[tokio::test]
+async fn what_the_file_wrote_itself_needs_no_signature() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let signed = |seed| {
+        let keys = Keyring::new(Key::generate([seed; 32]));
+        let headers = HeaderRules::default().signed(keys);
+        Subscription { headers, ..Subscription::new("orders", "orders") }
+    };
+    publish(&store, "orders", &["a"]).await;
+    let mut source = store.subscribe(&signed(1)).await.unwrap();
+    let first = take(&mut source, 1).await.remove(0);
+    settle_one(&store, failed(&first, Outcome::Delay { until: fixture.now() }, "away", fixture.now())).await;
+    // A key that nobody has any more did sign it.
+    drop(source);
+    let mut source = store.subscribe(&signed(2)).await.unwrap();
+    let again = take(&mut source, 1).await.remove(0);
+    assert!(again.message.headers.get("x-redrive-mac").is_some());
+    assert_eq!((again.trail.attempt, again.trail.doubt()), (1, None));
+    ack(&store, &again).await;
+    // The same headers in a message that somebody published are worth nothing.
+    let headers = again.message.headers.clone();
+    store.publish("orders", vec![NewMessage { headers, ..text("b") }]).await.unwrap();
+    let copied = take(&mut source, 1).await.remove(0);
+    assert_eq!((copied.trail.attempt, copied.trail.entry_id.clone()), (0, None));
+    assert_eq!(copied.trail.doubt(), Some(Doubt { found: MacCheck::UnknownKey, again: false }));
+}
+
+#[tokio::test]
+async fn a_published_message_cannot_take_anothers_entry() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    publish(&store, "orders", &["a"]).await;
+    let mut source = subscribe(&store, "orders").await;
+    let first = take(&mut source, 1).await.remove(0);
+    let dead = failed(&first, Outcome::DeadLetter, "away", fixture.now());
+    let (entry, trail) = (dead.record.as_ref().unwrap().entry, dead.trail.clone().unwrap());
+    settle_one(&store, dead).await;
+    let mut headers = Headers::new();
+    HeaderRules::default().write(&trail, &mut headers, None);
+    store.publish("orders", vec![NewMessage { headers, ..text("b") }]).await.unwrap();
+    let thief = take(&mut source, 1).await.remove(0);
+    assert_eq!((thief.trail.attempt, thief.trail.entry_id.clone()), (1, None));
+    settle_one(&store, failed(&thief, Outcome::DeadLetter, "away", fixture.now())).await;
+    let kept = store.entry(&entry.to_string()).await.unwrap().unwrap();
+    assert_eq!((kept.message.id.as_str(), kept.attempts), ("a", 1));
+    assert!(store.payload(entry).await.unwrap().is_some(), "its body is still there");
+    assert_sound(&store).await;
 }

@@ -81,7 +81,7 @@ pub(crate) async fn publish(store: &Store, queue: &str, ids: &[&str]) {
 }
 
 pub(crate) async fn subscribe(store: &Store, queue: &str) -> Box<dyn Source> {
-    let subscription = Subscription { flow: queue.into(), source: queue.into() };
+    let subscription = Subscription::new(queue, queue);
     store.subscribe(&subscription).await.unwrap()
 }
 
@@ -133,6 +133,7 @@ pub(crate) fn attempt(number: u32, error: &str) -> AttemptRecord {
         number,
         started_at: at(0),
         took: Duration::from_millis(12),
+        calls: 2,
         class: Class::Transient,
         group: Fingerprint::of(Class::Transient, &reason, None, None, error),
         reason,
@@ -153,6 +154,7 @@ pub(crate) fn record(entry: EntryId, flow: &str, state: EntryState, attempts: u3
         at: now,
         due_at: None,
         attempt: None,
+        succeeded: None,
         earlier: Vec::new(),
         attempts,
         message_type: None,

@@ -1,5 +1,6 @@
 //! The store on real files.
 
+mod apart;
 mod controls;
 mod deeds;
 mod delivery;

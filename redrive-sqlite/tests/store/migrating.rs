@@ -1,12 +1,13 @@
 //! Files that earlier versions wrote.
 
-use redrive_engine::port::{Broker, Deed, EntryState, Ledger, ReplayState, Selection};
+use redrive_engine::port::{Broker, Deed, EntryState, Ledger, ReplayState, Selection, Subscription, home_of};
 
 use crate::fixture::{Fixture, ack, ann, assert_sound, ids, publish, subscribe, take};
 use crate::settling::rusqlite_of;
 
 /// Every earlier version, as a file that it wrote: the same messages and entries in each.
-const OLDER: &[(u32, &str)] = &[(1, include_str!("../files/schema-1.sql"))];
+const OLDER: &[(u32, &str)] =
+    &[(1, include_str!("../files/schema-1.sql")), (3, include_str!("../files/schema-3.sql"))];
 
 fn written_by(version: &str) -> Fixture {
     let fixture = Fixture::new();
@@ -80,4 +81,24 @@ async fn what_an_older_file_holds_goes_on() {
         assert_eq!(state("dead").await, Some(EntryState::Recovered), "schema {older}");
         assert_sound(&store).await;
     }
+}
+
+#[tokio::test]
+async fn a_queue_that_has_the_name_of_a_home_becomes_one_with_all_that_lies_in_it() {
+    let fixture = written_by(OLDER[1].1);
+    let queue = "INSERT INTO queues (id, name, ready, waiting, created) VALUES (3, 'orders.ledger', 1, 0, 1);
+                 INSERT INTO messages (id, queue, mid, due, enqueued, size) VALUES (8, 3, 'old', 0, 1, 0);";
+    rusqlite_of(&fixture).execute_batch(queue).unwrap();
+    let store = fixture.open();
+    assert_sound(&store).await;
+    let subscription = Subscription::new("orders", home_of("orders"));
+    let mut source = store.subscribe(&subscription).await.unwrap();
+    // Its ids may repeat from now on, beside those that were there before.
+    publish(&store, "orders.ledger", &["old", "old"]).await;
+    let taken = take(&mut source, 3).await;
+    assert_eq!(ids(&taken), ["old", "old", "old"]);
+    for delivery in &taken {
+        ack(&store, delivery).await;
+    }
+    assert_sound(&store).await;
 }

@@ -1,6 +1,8 @@
 //! Ending deliveries, and what the ledger then shows.
 
-use redrive_engine::port::{Broker, EntryState, LaneName, Ledger, Outcome, PortError, Refusal, Settlement};
+use redrive_engine::port::{
+    Broker, EntryState, Keeper, LaneName, Learned, Ledger, Outcome, PortError, Recorded, Refusal, Settlement,
+};
 
 use crate::fixture::{
     Fixture, ack, ann, assert_sound, at, failed, is_empty, publish, recovered, settle_one, settlement,
@@ -164,7 +166,7 @@ async fn a_record_that_contradicts_its_outcome_changes_nothing() {
     for answer in &answers[..3] {
         assert!(matches!(answer, Err(PortError::Refused(Refusal::Invalid(_)))), "{answer:?}");
     }
-    assert_eq!(answers[3], Ok(()));
+    assert!(answers[3].is_ok());
     ack(&store, &taken[0]).await;
     assert!(is_empty(&store, &mut source).await);
     assert_sound(&store).await;
@@ -216,9 +218,11 @@ async fn a_record_of_another_broker_is_taken_once() {
     publish(&store, "orders", &["a"]).await;
     let mut source = subscribe(&store, "orders").await;
     let delivery = take(&mut source, 1).await.remove(0);
-    let record = failed(&delivery, Outcome::Park, "503", fixture.now()).record.unwrap();
+    let settlement = failed(&delivery, Outcome::Park, "503", fixture.now());
+    let record = settlement.record.clone().unwrap();
+    let recorded = Recorded { settlement, copy: None, keeper: Keeper::Broker, learned: Learned::Settled };
     for _ in 0..2 {
-        store.record(std::slice::from_ref(&record)).await.unwrap();
+        store.record(std::slice::from_ref(&recorded)).await.unwrap();
     }
     assert_eq!(store.history(record.entry).await.unwrap().len(), 1);
     assert_eq!(store.count("orders", EntryState::Parked).await.unwrap(), 1);

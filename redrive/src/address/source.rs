@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use redrive_core::TextError;
 
-use super::Secret;
 use super::authority::{Parts, encode, host_and_port};
+use super::{AmqpAddress, Secret};
 
 const EXPECTED: &str = "queue:NAME, kafka://, amqp://, amqps:// or postgres://";
 
@@ -46,25 +46,6 @@ pub struct KafkaAddress {
     pub group: Option<String>,
     /// Options for the client, by their own names. One of them may be a password.
     pub options: BTreeMap<String, Secret>,
-}
-
-/// A queue of RabbitMQ.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AmqpAddress {
-    /// Whether the connection is encrypted (`amqps://`).
-    pub tls: bool,
-    /// The user.
-    pub user: Option<String>,
-    /// The password.
-    pub password: Option<Secret>,
-    /// The host, or the name of a broker of the configuration.
-    pub host: String,
-    /// The port.
-    pub port: Option<u16>,
-    /// The virtual host.
-    pub vhost: Option<String>,
-    /// The queue; a broker's own address has none.
-    pub queue: Option<String>,
 }
 
 /// A PostgreSQL database, and a queue in it.
@@ -129,40 +110,6 @@ impl FromStr for SourceAddress {
             }
             _ => Err(TextError::new(text, 0, EXPECTED)),
         }
-    }
-}
-
-impl FromStr for AmqpAddress {
-    type Err = TextError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        for (scheme, tls) in [("amqp://", false), ("amqps://", true)] {
-            if text.starts_with(scheme) {
-                return Self::from_parts(&Parts::cut(text, scheme.len())?, tls);
-            }
-        }
-        Err(TextError::new(text, 0, "amqp:// or amqps://"))
-    }
-}
-
-impl AmqpAddress {
-    fn from_parts(parts: &Parts<'_>, tls: bool) -> Result<Self, TextError> {
-        let (host, port) = parts.host()?;
-        let mut parameters = parts.parameters.clone();
-        let queue = parameters.remove("queue").filter(|queue| !queue.is_empty());
-        if let Some(name) = parameters.keys().next() {
-            let at = parts.text.find(&format!("{name}=")).unwrap_or(0);
-            return Err(TextError::new(parts.text, at, "no parameter but queue"));
-        }
-        Ok(Self {
-            tls,
-            user: parts.user.clone(),
-            password: parts.password.clone(),
-            host,
-            port,
-            vhost: parts.path.filter(|path| !path.is_empty()).map(super::authority::decode),
-            queue,
-        })
     }
 }
 
@@ -246,14 +193,7 @@ impl fmt::Display for SourceAddress {
                 let options = kafka.options.keys().map(|name| (name.as_str(), "***"));
                 parameters(f, group.chain(options))
             }
-            Self::Amqp(amqp) => {
-                f.write_str(if amqp.tls { "amqps://" } else { "amqp://" })?;
-                authority(f, amqp.user.as_deref(), amqp.password.as_ref(), &amqp.host, amqp.port)?;
-                if let Some(vhost) = &amqp.vhost {
-                    write!(f, "/{}", encode(vhost))?;
-                }
-                parameters(f, amqp.queue.iter().map(|queue| ("queue", queue.as_str())))
-            }
+            Self::Amqp(amqp) => amqp.fmt(f),
             Self::Postgres(postgres) => {
                 f.write_str("postgres://")?;
                 let (user, password) = (postgres.user.as_deref(), postgres.password.as_ref());
@@ -268,7 +208,7 @@ impl fmt::Display for SourceAddress {
     }
 }
 
-fn authority(
+pub(super) fn authority(
     f: &mut fmt::Formatter<'_>,
     user: Option<&str>,
     password: Option<&Secret>,
@@ -286,7 +226,10 @@ fn authority(
     port.map_or(Ok(()), |port| write!(f, ":{port}"))
 }
 
-fn parameters<'a>(f: &mut fmt::Formatter<'_>, all: impl Iterator<Item = (&'a str, &'a str)>) -> fmt::Result {
+pub(super) fn parameters<'a>(
+    f: &mut fmt::Formatter<'_>,
+    all: impl Iterator<Item = (&'a str, &'a str)>,
+) -> fmt::Result {
     for (i, (name, value)) in all.enumerate() {
         let value = if value == "***" { value.to_owned() } else { encode(value) };
         write!(f, "{}{}={value}", if i == 0 { '?' } else { '&' }, encode(name))?;
@@ -311,6 +254,8 @@ mod tests {
             "kafka://host:9092,host2:9092/orders?group=orders-worker",
             "kafka://main/orders,returns?group=w",
             "amqps://host:5672/vhost?queue=orders",
+            "amqp://host/vhost?queue=orders&heartbeat=30&prefetch=64",
+            "amqps://host?queue=orders&cacertfile=ca.pem&certfile=me.pem&connection_timeout=2000&keyfile=me.key",
             "postgres://user@host/db?queue=orders",
             "postgres://user@[::1]:5433/db?queue=orders",
         ] {
@@ -343,6 +288,9 @@ mod tests {
                 "kafka://k/a,?group=w",
                 "amqp://host/v",
                 "amqp://host?queue=q&x=1",
+                "amqp://host?queue=q&heartbeat=soon",
+                "amqp://host?queue=q&prefetch=70000",
+                "amqp://host?queue=q&certfile=",
                 "queue:a b",
                 "postgres://?queue=q",
                 "kafka://k/t?group"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::duration::Period;
 use redrive_core::guard::Rate;
 use redrive_core::headers::Spelling;
 use redrive_core::policy::{BudgetSpec, ByClass};
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::OrderBy;
 use super::guards::{BreakerSpec, RetryBudgetSpec};
 use super::handler::Handler;
+use super::queue::QueueSpec;
+use super::signing::Signing;
 use crate::address::AddressText;
 
 /// A flow.
@@ -58,6 +61,9 @@ pub struct Flow {
     /// Which other spelling of the headers is written and read too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<Spelling>,
+    /// The keys with which the headers of what it writes are signed. Default: they are not signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<Signing>,
     /// How many messages are handled at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
@@ -86,6 +92,24 @@ pub struct Flow {
     /// Places whose values are never shown or kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redact: Vec<FactSource>,
+    /// How deliveries are ended. Default transactional on Kafka, republish on RabbitMQ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settle>,
+    /// Its consumer groups, where they are not to have their usual names. Kafka alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+    /// Dead-letter topics of other systems that the ledger shows too, or queues that it takes in. Kafka and RabbitMQ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<String>,
+    /// How it reads Kafka, and how its new topics are made, where that is not to be as usual. Kafka alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaSettings>,
+    /// The queue that it reads. RabbitMQ alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueSpec>,
+    /// How long the broker may take to confirm a copy. Default 5s. RabbitMQ alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_timeout: Option<Period>,
     /// How its topics and queues are named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suffixes: Option<Suffixes>,
@@ -126,7 +150,7 @@ pub enum DelayMode {
     Single,
     /// Hops carry where the message is, not the message (Kafka).
     Pointer,
-    /// A ring of queues (RabbitMQ).
+    /// A queue for each step of the schedule, the smallest that is long enough (RabbitMQ).
     Ring,
     /// The delayed-message plug-in (RabbitMQ).
     DelayedExchange,
@@ -154,12 +178,16 @@ pub struct DeadLetterSpec {
     /// What its body is. Default raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// Which partition it goes to. Default same.
+    /// Which partition it goes to. Default same. Kafka alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
     /// Options for creating it, by the broker's own names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
+    /// Whether dead letters and parked messages move into the ledger, and leave their queues empty. Default false.
+    /// RabbitMQ alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adopt: Option<bool>,
 }
 
 /// What the body of a dead letter is.
@@ -194,6 +222,75 @@ pub struct Hooks {
     pub after_divert: Option<AddressText>,
 }
 
+/// How deliveries are ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Settle {
+    /// Copies and offsets in one transaction (Kafka).
+    Transactional,
+    /// Copies by an idempotent producer, awaited; offsets after them (Kafka).
+    Plain,
+    /// Copies confirmed, originals acknowledged after them (RabbitMQ).
+    Republish,
+    /// Originals rejected, so that the queue's own dead-letter exchange takes them (RabbitMQ).
+    Nack,
+}
+
+/// How a flow reads Kafka, and how topics are made that are missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KafkaSettings {
+    /// How many waiting records are read ahead, over all partitions. Default 100000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 10_000_000))]
+    pub window_records: Option<u32>,
+    /// How many bytes of waiting records are read ahead, over all partitions. Default 67108864.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1_048_576))]
+    pub window_bytes: Option<u64>,
+    /// How long a partition that is taken away may be drained. Default 10s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Period>,
+    /// How many copies of a new topic there are. Default: as many as of the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub replication: Option<u16>,
+    /// How long new topics of dead letters and parked messages keep them, at least. Default: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Period>,
+}
+
+/// The consumer groups of a flow on Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Groups {
+    /// Reads the source. Default: the group of the address, else the flow's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub main: Option<String>,
+    /// Reads what comes due. Default `<main>-retry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<String>,
+    /// Moves waiting messages on. Default `<main>-delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+    /// Reads for the ledger. Default `<main>-ledger`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<String>,
+}
+
+impl Groups {
+    /// The names that are in force for a group: main, retry, delay and ledger.
+    pub fn named(&self, group: &str) -> [String; 4] {
+        let main = self.main.clone().unwrap_or_else(|| group.to_owned());
+        let other = |given: &Option<String>, suffix: &str| {
+            given.clone().unwrap_or_else(|| format!("{main}-{suffix}"))
+        };
+        let (retry, delay) = (other(&self.retry, "retry"), other(&self.delay, "delay"));
+        let ledger = other(&self.ledger, "ledger");
+        [main, retry, delay, ledger]
+    }
+}
+
 /// What is put behind a name for the topics and queues around it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -207,6 +304,12 @@ pub struct Suffixes {
     /// For parked messages. Default `.parking`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parking: Option<String>,
+    /// For what people resolved, so that a rebuilt ledger knows it (Kafka). Default `.resolved`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<String>,
+    /// For copies that found no way (RabbitMQ). Default `.stray`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stray: Option<String>,
 }
 
 /// Whether missing topics and queues are created.
@@ -230,6 +333,17 @@ pub enum Durability {
 }
 
 impl Flow {
+    /// Where its dead letters go, whichever way that is written.
+    pub fn dead_letter_spec(&self) -> DeadLetterSpec {
+        match &self.dead_letter {
+            None => DeadLetterSpec::default(),
+            Some(DeadLetter::Name(name)) => {
+                DeadLetterSpec { name: Some(name.clone()), ..DeadLetterSpec::default() }
+            }
+            Some(DeadLetter::Full(spec)) => spec.clone(),
+        }
+    }
+
     /// What the flow itself changes in its policy.
     pub fn own_layer(&self) -> PolicySpec {
         PolicySpec {

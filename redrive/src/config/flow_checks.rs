@@ -2,6 +2,7 @@
 
 use redrive_core::Redaction;
 use redrive_core::guard::{Breaker, GuardError, RetryBudget};
+use redrive_core::headers::Key;
 
 use super::OrderBy;
 use super::file::Config;
@@ -25,6 +26,7 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
         checked.check_source(findings);
         checked.check_handler(findings);
         checked.check_policies(findings);
+        checked.check_signing(findings);
         checked.check_hooks(findings);
         checked.check_guards(findings);
         checked.check_redaction(findings);
@@ -32,16 +34,16 @@ pub(crate) fn check(tree: &Node, config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-struct Checked<'a> {
+pub(super) struct Checked<'a> {
     tree: &'a Node,
-    config: &'a Config,
-    name: &'a str,
-    flow: &'a Flow,
+    pub(super) config: &'a Config,
+    pub(super) name: &'a str,
+    pub(super) flow: &'a Flow,
     entry: &'a Entry,
 }
 
 impl Checked<'_> {
-    fn node(&self, key: &str) -> Option<&Node> {
+    pub(super) fn node(&self, key: &str) -> Option<&Node> {
         self.entry.value.get(key)
     }
 
@@ -65,6 +67,8 @@ impl Checked<'_> {
         self.check_broker_name(node, &source, findings);
         self.check_delay(&source, findings);
         self.check_order(&source, findings);
+        self.check_source_settings(&source, findings);
+        self.check_forward(&source, findings);
         if let (Some(rejected), Some(node)) = (&self.flow.rejected, self.node("rejected")) {
             match rejected.parse::<SourceAddress>() {
                 Ok(target) if target.kind() != source.kind() => {
@@ -176,12 +180,6 @@ impl Checked<'_> {
                 wrong_address(node, &error, COMMAND_FORM, findings);
             }
         }
-        let targets = node.find(["forward", "allow"]).map_or(&[][..], Node::items);
-        for target in targets {
-            if let Some(Err(error)) = target.text().map(str::parse::<SourceAddress>) {
-                wrong_address(target, &error, SOURCE_FORM, findings);
-            }
-        }
         if spec.secret_env.is_some() && spec.secret_file.is_some() {
             let help = "keep secret_env or secret_file".to_owned();
             findings.error(codes::NOT_EXACTLY_ONE, node.span.clone(), "the handler has two secrets", help);
@@ -202,6 +200,30 @@ impl Checked<'_> {
                 let help = help.unwrap_or_else(|| "define it under `policies:`".to_owned());
                 findings.error(codes::UNKNOWN_NAME, node.span.clone(), message, help);
             }
+        }
+    }
+
+    fn check_signing(&self, findings: &mut Findings<'_>) {
+        // What is written counts: a part that is wrong may have been left out.
+        let keys = self.entry.value.find(["signing", "keys"]).map_or(&[][..], Node::items);
+        let mut known: Vec<&str> = Vec::new();
+        for key in keys.iter().filter(|key| !key.entries().is_empty()) {
+            if key.given(&["secret_env", "secret_file"]).len() != 1 {
+                let message = "the secret of a signing key comes from exactly one place";
+                let help = "give secret_env or secret_file".to_owned();
+                findings.error(codes::NOT_EXACTLY_ONE, key.span.clone(), message, help);
+            }
+            let Some((node, id)) = key.get("id").and_then(|node| Some((node, node.text()?))) else {
+                continue;
+            };
+            if let Err(error) = Key::new(id, &[0; 32]) {
+                findings.error(codes::WRONG_SIGNING, node.span.clone(), error.to_string(), None);
+            } else if known.contains(&id) {
+                let message = format!("two signing keys have the id `{id}`");
+                let help = "give each key an id of its own; messages name the key by it".to_owned();
+                findings.error(codes::WRONG_SIGNING, node.span.clone(), message, help);
+            }
+            known.push(id);
         }
     }
 
@@ -244,10 +266,12 @@ impl Checked<'_> {
         for (end, mark) in self.name.char_indices() {
             let Some((other, flow)) = self.config.flows.get_key_value(&self.name[..end]) else { continue };
             let suffixes = flow.suffixes.as_ref().or(self.config.suffixes.as_ref());
-            let Suffixes { retry, dead_letter, parking } = suffixes.cloned().unwrap_or_default();
+            let Suffixes { retry, dead_letter, parking, resolved, stray } =
+                suffixes.cloned().unwrap_or_default();
             let single = (flow.delay == Some(DelayMode::Single)).then_some("-");
-            let marks = [retry.as_deref(), dead_letter.as_deref(), parking.as_deref(), single, Some(".")];
-            let clash = marks.into_iter().flatten().any(|suffix| suffix.starts_with(mark));
+            let named = [&retry, &dead_letter, &parking, &resolved, &stray].map(|suffix| suffix.as_deref());
+            let marks = named.into_iter().chain([single, Some(".")]);
+            let clash = marks.flatten().any(|suffix| suffix.starts_with(mark));
             if clash {
                 findings.error(
                     codes::ONE_PREFIX,

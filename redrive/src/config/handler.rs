@@ -68,6 +68,10 @@ pub struct HandlerSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Forward {
-    /// The targets that are allowed.
+    /// The targets that are allowed: queues or topics of the flow's broker by their names, or the beginning of names
+    /// with a `*` behind it.
     pub allow: Vec<String>,
+    /// How far away the time may lie at which a message is due. Default 7d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Period>,
 }

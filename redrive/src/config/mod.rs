@@ -15,12 +15,18 @@ mod file;
 mod finding;
 mod flow;
 mod flow_checks;
+mod forward_checks;
 mod guards;
 mod handler;
 pub mod import;
+mod kafka_checks;
 mod layers;
 mod policy_checks;
+mod queue;
+mod rabbitmq_checks;
 mod semantic;
+mod signing;
+mod source_checks;
 mod structure;
 mod substitute;
 mod suggest;
@@ -37,12 +43,14 @@ pub use built_in::{BUILT_IN, is_built_in};
 pub use file::{Config, Tls, VERSION};
 pub use finding::{Finding, Severity};
 pub use flow::{
-    DeadLetter, DeadLetterSpec, DelayMode, Durability, Flow, Format, Hooks, Partition, PolicyRef, Suffixes,
-    Topology,
+    DeadLetter, DeadLetterSpec, DelayMode, Durability, Flow, Format, Groups, Hooks, KafkaSettings, Partition,
+    PolicyRef, Settle, Suffixes, Topology,
 };
 pub use guards::{BreakerSpec, RetryBudgetSpec, WindowSpec};
 pub use handler::{Forward, Handler, HandlerSpec};
+pub use queue::{QueueKind, QueueSpec};
 pub use redrive_core::{OrderBy, OrderByError};
+pub use signing::{Signing, SigningKey};
 pub use suggest::nearest;
 
 use crate::codes;
@@ -92,6 +100,14 @@ pub fn schema() -> &'static Value {
 /// ```
 pub fn check(bytes: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Report<Config> {
     read(bytes, env, &CONFIG_CHECK, |tree, config: &mut Config, findings| {
+        semantic::check(tree, config, findings);
+    })
+}
+
+/// The same for a run whose data was named beside the file, which then says nothing of it that counts.
+pub fn check_with_data(bytes: &[u8], env: &dyn Fn(&str) -> Option<String>, data: &str) -> Report<Config> {
+    read(bytes, env, &CONFIG_CHECK, |tree, config: &mut Config, findings| {
+        config.data = Some(data.into());
         semantic::check(tree, config, findings);
     })
 }

@@ -1,8 +1,9 @@
 //! What one message may use up.
 
 use redrive_core::Failure;
-use redrive_engine::handler::Charge;
+use redrive_engine::handler::{Attempted, Charge};
 use redrive_engine::port::{Entry, EntryState};
+use redrive_retry::Retryer;
 use serde_json::{Value, json};
 
 use super::{Fixture, Stage};
@@ -73,6 +74,33 @@ pub async fn the_call_budget_counts_what_handlers_charge(fixture: &impl Fixture)
     assert_eq!(entry.attempts, 3);
     let left: Vec<_> = stage.handler.calls_of("a").iter().map(|call| call.context.calls_left).collect();
     assert_eq!(left, [Some(10), Some(6), Some(2)]);
+}
+
+/// The retryers of a handler draw on the message's calls without being told, and the history says how much.
+pub async fn the_call_budget_holds_for_retryers(fixture: &impl Fixture) {
+    let stage = Stage::open(fixture).await;
+    let policy =
+        json!({ "local": "1ms", "retry": format!("{} x9", stage.ticks(1)), "budgets": { "calls": 7 } });
+    let schedule = "0s x2".parse().expect("a schedule");
+    let retryer = Retryer::builder().schedule(schedule).no_budget().build().expect("a retryer");
+    let entry = dies(
+        &stage,
+        policy,
+        Step::run(move |_, _| {
+            let retryer = retryer.clone();
+            async move {
+                let called = retryer.call(|_| async { Err::<(), _>(std::io::Error::other("busy")) }).await;
+                Attempted::failure(Failure::from_error(called.expect_err("busy")).with_status(503))
+            }
+        }),
+    )
+    .await;
+    assert!(entry.because.contains("calls spent: 7 of 7"), "{}", entry.because);
+    let left: Vec<_> = stage.handler.calls_of("a").iter().map(|call| call.context.calls_left).collect();
+    assert_eq!(left, [Some(7), Some(4), Some(1)]);
+    let history = stage.ports.ledger.history(entry.id).await.expect("the ledger");
+    let calls: Vec<_> = history.iter().filter(|line| line.what == "attempt").map(|line| line.calls).collect();
+    assert_eq!(calls, [Some(3), Some(3), Some(1)]);
 }
 
 /// A wait in hand that a stop interrupts is charged once: a restart does not use up the delay budget.

@@ -74,7 +74,7 @@ pub async fn no_retry_comes_after_the_deadline(fixture: &impl Fixture) {
 /// A restart with a clock that has been set back loses nothing either.
 pub async fn a_restart_with_a_clock_set_back_loses_nothing(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
-    let policy = |stage: &Stage<'_>| json!({ "retry": format!("{} x3", stage.ticks(5)) });
+    let policy = |stage: &Stage<'_>| json!({ "retry": format!("{} x3", stage.ticks(20)) });
     let flow = stage.run(policy(&stage)).await;
     stage.handler.on("a", [Step::status(503)]);
     stage.publish("a").await;

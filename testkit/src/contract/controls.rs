@@ -1,5 +1,6 @@
 //! What people order, in force while messages come and go.
 
+use redrive_core::guard::Rate;
 use redrive_engine::port::{Depth, EntryState, NewMessage, Order, PortError, Quarantine, Refusal};
 use serde_json::json;
 
@@ -83,21 +84,26 @@ pub async fn a_long_pause_gives_back_what_was_taken_in(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
     let mut spec = stage.flow(json!({ "retry": stage.ticks(1) }));
     spec.long_hold = stage.tick * 5;
-    order(&stage, Order::Pause).await.expect("a pause");
+    // One runs, and the others are in hand until the rate allows them.
+    spec.rate = Rate::new(1, stage.tick * 10_000);
     for n in 0..10 {
         stage.publish(&format!("m{n}")).await;
     }
     let flow = stage.start(spec).await;
-    eventually(stage.fixture, "something in hand", || async {
-        if flow.in_hand() > 0 { Ok(()) } else { Err("nothing".to_owned()) }
-    })
-    .await;
-    eventually(stage.fixture, "empty hands", || async {
-        if flow.in_hand() == 0 { Ok(()) } else { Err(flow.in_hand().to_string()) }
-    })
-    .await;
-    assert_eq!(stage.queue(FLOW).await.depth, Depth { ready: 10, waiting: 0 });
+    let in_hand = async |count: usize| {
+        eventually(stage.fixture, &format!("{count} in hand"), || async {
+            if flow.in_hand() == count { Ok(()) } else { Err(flow.in_hand().to_string()) }
+        })
+        .await;
+    };
+    in_hand(9).await;
+    order(&stage, Order::Pause).await.expect("a pause");
+    in_hand(0).await;
+    assert_eq!(stage.depth(FLOW).await, Depth { ready: 9, waiting: 0 });
+    stage.ends(flow).await;
+
     order(&stage, Order::Resume).await.expect("a resume");
+    let flow = stage.run(json!({ "retry": stage.ticks(1) })).await;
     stage.drained().await;
     for n in 0..10 {
         assert_eq!(stage.handler.attempts_of(&format!("m{n}")), [1]);

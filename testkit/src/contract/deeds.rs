@@ -33,7 +33,10 @@ pub async fn retry_now_does_not_wait(fixture: &impl Fixture) {
     stage.done(Deed::RetryNow, "a").await;
     stage.stands("a", EntryState::Recovered).await;
     assert_eq!(stage.handler.attempts_of("a"), [1, 2]);
-    stage.drained().await;
+    // The copy at a broker apart stays there until its time comes.
+    if fixture.apart(&stage.ports).is_none() {
+        stage.drained().await;
+    }
     stage.ends(flow).await;
 }
 
@@ -162,12 +165,12 @@ pub async fn reroute_sends_elsewhere(fixture: &impl Fixture) {
     let sent = NewMessage { key: Some("k".into()), ..super::stage::with_headers("a", &[("type", "order")]) };
     stage.publish_message(sent.clone()).await;
     stage.stands("a", EntryState::Parked).await;
-    stage.done(Deed::Reroute("elsewhere".to_owned()), "a").await;
-    assert_eq!(stage.queue("elsewhere").await.depth.ready, 1);
+    stage.done(Deed::Reroute(stage.address("elsewhere")), "a").await;
 
     let reader = crate::handler::Scripted::new();
     let mut spec = stage.flow(json!({ "retry": stage.ticks(1) }));
-    (spec.name, spec.source, spec.handler) = ("elsewhere".into(), "elsewhere".into(), reader.clone());
+    (spec.name, spec.source, spec.handler) =
+        ("elsewhere".into(), stage.address("elsewhere").into(), reader.clone());
     let reading = stage.start(spec).await;
     let call = eventually(fixture, "the message elsewhere", || async {
         reader.calls().pop().ok_or_else(|| "nothing".to_owned())
@@ -175,7 +178,7 @@ pub async fn reroute_sends_elsewhere(fixture: &impl Fixture) {
     .await;
     assert_eq!(call.context.attempt, 1, "elsewhere it begins anew");
     assert_eq!((&call.message.body, &call.message.key), (&sent.body, &sent.key));
-    assert_eq!(call.message.headers, sent.headers);
+    assert_eq!(stage.brought(&call.message.headers), sent.headers);
     stage.pass(3).await;
     assert_eq!(stage.handler.calls_of("a").len(), 1);
     assert!(stage.found(&in_state(EntryState::Parked)).await.is_empty());
@@ -218,8 +221,11 @@ pub async fn a_copy_inherits_what_it_does_not_bring(fixture: &impl Fixture) {
     let copied = async |edited: NewMessage| {
         let id = stage.ports.ledger.copy("a", edited, &operator(), stage.now()).await.expect("a copy");
         let message = stage.called(&id, 1).await.remove(0).message;
-        let headers: Vec<(String, Option<bytes::Bytes>)> =
-            message.headers.iter().map(|one| (one.name.as_str().to_owned(), one.value.clone())).collect();
+        let headers: Vec<(String, Option<bytes::Bytes>)> = stage
+            .brought(&message.headers)
+            .iter()
+            .map(|one| (one.name.as_str().to_owned(), one.value.clone()))
+            .collect();
         (message.key, message.content_type.map(|text| text.to_string()), headers)
     };
     let header = |name: &str, value: &'static str| (name.to_owned(), Some(bytes::Bytes::from(value)));

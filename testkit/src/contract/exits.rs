@@ -17,7 +17,7 @@ pub async fn dead_letters_are_kept(fixture: &impl Fixture) {
     stage.publish("a").await;
     let entry = stage.stands("a", EntryState::Dead).await;
     assert_eq!(entry.flow, FLOW);
-    assert_eq!(entry.source.name, FLOW);
+    assert_eq!(entry.source.name, stage.address(FLOW));
     let payload = stage.ports.ledger.payload(entry.id).await.expect("a payload").expect("it is kept");
     assert_eq!(payload.body, named("a").body);
     stage.drained().await;
@@ -51,11 +51,11 @@ pub async fn discarded_messages_stay_on_the_record(fixture: &impl Fixture) {
 }
 
 /// Reads what lies in another queue with a flow of its own.
-async fn reads(stage: &Stage<'_>, queue: &str) -> (Flow, std::sync::Arc<Scripted>) {
+pub(super) async fn reads(stage: &Stage<'_>, queue: &str) -> (Flow, std::sync::Arc<Scripted>) {
     let reader = Scripted::new();
     let mut spec = stage.flow(json!({ "retry": stage.ticks(1) }));
     spec.name = format!("reader-of-{queue}").into();
-    spec.source = queue.into();
+    spec.source = stage.address(queue).into();
     spec.handler = reader.clone();
     (stage.start(spec).await, reader)
 }
@@ -68,7 +68,7 @@ pub async fn a_rejection_publishes_its_event(fixture: &impl Fixture) {
     let mut spec = stage.flow(written.clone());
     let policy = (*stage.policy(written)).clone().with_reject_target();
     spec.policy = policy.into();
-    spec.rejected = Some("rejected".into());
+    spec.rejected = Some(stage.address("rejected").into());
     spec.facts.entity = Some("json:/order".parse().expect("a source"));
     let flow = stage.start(spec).await;
     stage.handler.on("a", [Step::status(409)]);
@@ -87,7 +87,7 @@ pub async fn a_rejection_publishes_its_event(fixture: &impl Fixture) {
     let event: Value = calls[0].message.json().expect("JSON");
     assert_eq!(event["specversion"], "1.0");
     assert_eq!(event["type"], "redrive.rejected");
-    assert_eq!(event["source"], "queue:orders");
+    assert_eq!(event["source"], format!("queue:{}", stage.address(FLOW)));
     assert_eq!(event["subject"], "a");
     let data = &event["data"];
     assert_eq!(data["messageId"], "a");

@@ -73,7 +73,7 @@ pub async fn expired_credentials_charge_nobody(fixture: &impl Fixture) {
     is_open(&stage, &flow).await;
     stage.pass(30).await;
     assert!(stage.found(&Filter::default()).await.is_empty());
-    let depth = stage.queue(FLOW).await.depth;
+    let depth = stage.depth(FLOW).await;
     assert_eq!(depth.ready + depth.waiting, 30);
     stage.handler.otherwise(Step::Succeed);
     stage.drained().await;

@@ -1,5 +1,6 @@
 //! What an entry remembers of its attempts, also of those that stayed in hand.
 
+use redrive_engine::handler::{Attempted, Charge};
 use redrive_engine::port::{Entry, EntryState, HistoryLine};
 use serde_json::json;
 
@@ -51,7 +52,7 @@ pub async fn the_history_has_every_attempt(fixture: &impl Fixture) {
     stage.ends(flow).await;
 }
 
-/// A retry that fails in place and then succeeds leaves both on the record.
+/// A retry that fails in place and then succeeds leaves both on the record, and what the success cost.
 pub async fn a_recovery_keeps_what_failed_in_hand(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
     let flow = stage
@@ -59,13 +60,18 @@ pub async fn a_recovery_keeps_what_failed_in_hand(fixture: &impl Fixture) {
             "rules": [{ "when": { "status": 502 }, "class": "TRANSIENT", "reason": "AWAY", "handling": "delayed" }],
             "local": "1ms x3" }))
         .await;
-    stage.handler.on("a", [502, 503, 503].map(Step::status));
+    let succeeds = Step::run(|_, _| async {
+        Attempted { charge: Charge { calls: 3, cost: 0 }, ..Attempted::success() }
+    });
+    stage.handler.on("a", [502, 503, 503].map(Step::status).into_iter().chain([succeeds]));
     stage.publish("a").await;
     let entry = stage.stands("a", EntryState::Recovered).await;
     let lines = history(&stage, &entry).await;
     let told = numbers(&lines);
     assert_eq!(told, [1, 2, 3], "{lines:?}");
-    assert_eq!(lines.last().map(|line| line.what.as_str()), Some("recovered"));
+    let last = lines.last().expect("a history");
+    assert_eq!((last.what.as_str(), last.attempt, last.calls), ("recovered", Some(4), Some(3)));
+    assert!(last.took_ms.is_some(), "{last:?}");
     assert_eq!(entry.attempts, 4);
     stage.ends(flow).await;
 }

@@ -378,7 +378,7 @@ pub async fn a_head_with_ten_thousand_followers_disturbs_nobody(fixture: &impl F
     let ids: Vec<String> = (0..followers).map(|n| format!("f{n:05}")).collect();
     for chunk in ids.chunks(500) {
         let messages: Vec<NewMessage> = chunk.iter().map(|id| keyed(id, "a")).collect();
-        stage.ports.broker.publish(FLOW, messages).await.expect("published");
+        stage.publish_batch(messages).await;
     }
     publish(&stage, "b", &["b1"]).await;
     stage.called("b1", 1).await;

@@ -83,7 +83,7 @@ pub async fn a_blocking_retry_ends(fixture: &impl Fixture) {
 /// A delayed retry never comes early, and others go on meanwhile.
 pub async fn a_delayed_retry_waits_in_the_broker(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
-    let mut spec = stage.flow(json!({ "retry": stage.ticks(5) }));
+    let mut spec = stage.flow(json!({ "retry": stage.ticks(20) }));
     spec.concurrency = 1;
     let flow = stage.start(spec).await;
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -101,7 +101,7 @@ pub async fn a_delayed_retry_waits_in_the_broker(fixture: &impl Fixture) {
     stage.publish("a").await;
     let waiting = stage.stands("a", EntryState::Waiting).await;
     let due = waiting.due_at.expect("a waiting entry has a due time");
-    assert!(due >= waiting.last_failed_at + stage.tick * 5);
+    assert!(due >= waiting.last_failed_at + stage.tick * 20);
     stage.publish("b").await;
     stage.called("b", 1).await;
     let recovered = stage.stands("a", EntryState::Recovered).await;

@@ -11,6 +11,8 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a scenario that fails panics; that is how a test says so")]
 
+pub mod apart;
+pub mod blocking;
 pub mod breaking;
 pub mod budgets;
 pub mod bytes;
@@ -21,7 +23,9 @@ pub mod deeds;
 pub mod exits;
 mod fixture;
 pub mod following;
+pub mod forwarding;
 pub mod guards;
+pub mod headers;
 pub mod histories;
 pub mod hooks;
 pub mod lanes;
@@ -34,6 +38,7 @@ pub mod replays;
 mod stage;
 pub mod stopping;
 mod tests;
+pub mod unseen;
 pub mod verdicts;
 
 pub use fixture::{Fixture, Ports, eventually};

@@ -13,7 +13,7 @@ pub async fn messages_published_while_running_are_handled(fixture: &impl Fixture
     let flow = stage.run(json!({ "retry": stage.ticks(1) })).await;
     for batch in 0..10 {
         let messages: Vec<NewMessage> = (0..20).map(|n| named(&format!("m{batch}-{n}"))).collect();
-        let published = stage.ports.broker.publish(FLOW, messages).await.expect("published");
+        let published = stage.try_publish(messages).await;
         assert!(published.iter().all(|one| matches!(one, Published::Accepted(_))));
     }
     for batch in 0..10 {
@@ -32,7 +32,7 @@ pub async fn messages_published_while_running_are_handled(fixture: &impl Fixture
 pub async fn a_delayed_message_is_not_early(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
     let flow = stage.run(json!({ "retry": stage.ticks(1) })).await;
-    let due = stage.now() + stage.tick * 10;
+    let due = stage.now() + stage.tick * 40;
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let clock = stage.ports.clock.clone();
     stage.handler.on(
@@ -43,8 +43,9 @@ pub async fn a_delayed_message_is_not_early(fixture: &impl Fixture) {
         })],
     );
     stage.publish_message(NewMessage { due: Some(due), ..named("a") }).await;
-    let depth = stage.queue(FLOW).await.depth;
-    assert_eq!(depth.ready + depth.waiting, 1);
+    let depth = stage.depth(FLOW).await;
+    // Whoever counts slowly may find that it was due meanwhile.
+    assert!(depth.ready + depth.waiting == 1 || !stage.handler.calls_of("a").is_empty(), "{depth:?}");
     stage.publish("b").await;
     stage.called("b", 1).await;
     stage.called("a", 1).await;
@@ -73,8 +74,7 @@ pub async fn a_queued_id_is_refused(fixture: &impl Fixture) {
     }
     let stage = Stage::open(fixture).await;
     stage.publish("a").await;
-    let published =
-        stage.ports.broker.publish(FLOW, vec![named("a"), named("b"), named("b")]).await.expect("published");
+    let published = stage.try_publish(vec![named("a"), named("b"), named("b")]).await;
     assert_eq!(
         published,
         [

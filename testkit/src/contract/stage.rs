@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::{Headers, Policy, PolicySpec};
 use redrive_engine::port::{
     Actor, Deed, DeedReport, Depth, Entry, EntryId, EntryState, Filter, NewMessage, NewReplay, Published,
-    QueueInfo, Selection,
+    Selection, home_of,
 };
 use redrive_engine::{Flow, FlowSpec, StartError};
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl<'f> Stage<'f> {
 
     /// A flow with this policy and no breaker.
     pub fn flow(&self, policy: Value) -> FlowSpec {
-        let mut spec = FlowSpec::new(FLOW, FLOW, Arc::clone(&self.handler) as _);
+        let mut spec = FlowSpec::new(FLOW, &self.address(FLOW), Arc::clone(&self.handler) as _);
         spec.policy = self.policy(policy);
         spec.breaker = None;
         spec.timeout = self.tick * 100;
@@ -71,13 +71,36 @@ impl<'f> Stage<'f> {
 
     /// Starts a flow, if the broker lets it in.
     pub async fn try_start(&self, spec: FlowSpec) -> Result<Flow, StartError> {
-        let Ports { broker, ledger, clock } = self.ports.clone();
+        let Ports { ledger, clock, .. } = self.ports.clone();
+        let broker = self.fixture.broker_for(&self.ports, &spec);
         Flow::start(spec, broker, ledger, clock).await
     }
 
     /// Starts a flow with this policy.
     pub async fn run(&self, policy: Value) -> Flow {
         self.start(self.flow(policy)).await
+    }
+
+    /// The address of a queue or topic.
+    pub fn address(&self, name: &str) -> String {
+        self.fixture.address(name)
+    }
+
+    /// Headers without those that the adapter itself carries.
+    pub fn brought(&self, headers: &Headers) -> Headers {
+        headers.iter().filter(|header| !self.fixture.carries(header.name.as_str())).cloned().collect()
+    }
+
+    /// Publishes messages to the flow's source, all of which have to be taken.
+    pub async fn publish_batch(&self, messages: Vec<NewMessage>) {
+        for published in self.try_publish(messages).await {
+            assert!(matches!(published, Published::Accepted(_)), "not taken: {published:?}");
+        }
+    }
+
+    /// Publishes messages to the flow's source.
+    pub async fn try_publish(&self, messages: Vec<NewMessage>) -> Vec<Published> {
+        self.ports.broker.publish(&self.address(FLOW), messages).await.expect("published")
     }
 
     /// Publishes a message with this id.
@@ -88,17 +111,13 @@ impl<'f> Stage<'f> {
     /// Publishes messages with these ids.
     pub async fn publish_all(&self, ids: &[String]) {
         for chunk in ids.chunks(500) {
-            let messages = chunk.iter().map(|id| named(id)).collect();
-            for published in self.ports.broker.publish(FLOW, messages).await.expect("published") {
-                assert!(matches!(published, Published::Accepted(_)), "not taken: {published:?}");
-            }
+            self.publish_batch(chunk.iter().map(|id| named(id)).collect()).await;
         }
     }
 
     /// Publishes a message; it has to be taken.
     pub async fn publish_message(&self, message: NewMessage) -> String {
-        let mut published = self.ports.broker.publish(FLOW, vec![message]).await.expect("published");
-        match published.remove(0) {
+        match self.try_publish(vec![message]).await.remove(0) {
             Published::Accepted(id) => id,
             Published::Refused(refusal) => panic!("not taken: {refusal}"),
         }
@@ -134,17 +153,18 @@ impl<'f> Stage<'f> {
     }
 
     /// How much lies in a queue; nothing where there is none.
-    pub async fn queue(&self, name: &str) -> QueueInfo {
-        let queues = self.ports.broker.queues().await.expect("queues");
-        let none = QueueInfo { name: name.to_owned(), depth: Depth::default(), limit: None, dedup_ms: None };
-        queues.into_iter().find(|queue| queue.name == name).unwrap_or(none)
+    pub async fn depth(&self, name: &str) -> Depth {
+        self.fixture.depth(&self.ports, &self.address(name)).await
     }
 
     /// Waits until nothing is ready, in hand or waiting.
     pub async fn drained(&self) {
         eventually(self.fixture, "an empty queue", || async {
-            let depth = self.queue(FLOW).await.depth;
-            if depth.ready + depth.waiting == 0 { Ok(()) } else { Err(format!("{depth:?}")) }
+            // With a ledger apart there are two queues that a flow reads.
+            let home = self.fixture.depth(&self.ports, &home_of(FLOW)).await;
+            let depth = self.depth(FLOW).await;
+            let left = depth.ready + depth.waiting + home.ready + home.waiting;
+            if left == 0 { Ok(()) } else { Err(format!("{depth:?}, {home:?} in the ledger's queue")) }
         })
         .await;
     }

@@ -50,7 +50,7 @@ pub async fn verdicts_choose_the_exit(fixture: &impl Fixture) {
     let written = json!({ "retry": format!("{} x9", stage.ticks(1)) });
     let mut spec = stage.flow(written.clone());
     spec.policy = (*stage.policy(written)).clone().with_reject_target().into();
-    spec.rejected = Some("rejected".into());
+    spec.rejected = Some(stage.address("rejected").into());
     let flow = stage.start(spec).await;
     for (id, verdict, state) in [
         ("p", Verdict::Park, EntryState::Parked),
@@ -63,7 +63,7 @@ pub async fn verdicts_choose_the_exit(fixture: &impl Fixture) {
         let entry = stage.stands(id, state).await;
         assert_eq!((entry.attempts, entry.reason), (1, Reason::HANDLER_VERDICT));
     }
-    assert_eq!(stage.queue("rejected").await.depth.ready, 1);
+    assert_eq!(stage.depth("rejected").await.ready, 1);
     stage.ends(flow).await;
 }
 
@@ -93,10 +93,10 @@ pub async fn retry_after_is_honoured_within_its_clamp(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;
     let flow = stage
         .run(json!({ "retry": format!("{} x2", stage.ticks(1)),
-            "retry_after": { "min": stage.ticks(2), "max": stage.ticks(8) } }))
+            "retry_after": { "min": stage.ticks(10), "max": stage.ticks(20) } }))
         .await;
     let asks = |wait| Step::Fail(Failure::from_message("busy").with_status(429).with_retry_after(wait));
-    for (id, asked, waits) in [("short", 0, 2), ("right", 5, 5), ("long", 1_000, 8)] {
+    for (id, asked, waits) in [("short", 0, 10), ("right", 15, 15), ("long", 1_000, 20)] {
         stage.handler.on(id, [asks(stage.tick * asked)]);
         stage.publish(id).await;
         let entry = stage.stands(id, EntryState::Waiting).await;

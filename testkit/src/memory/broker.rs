@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use redrive_core::{Message, Timestamp};
 use redrive_engine::port::{
     Broker, Capabilities, EntryId, EntryState, LaneName, NewMessage, Outcome, PortError, Published,
-    QueueInfo, Record, Refusal, Settlement, Source, Subscription, Topology,
+    QueueInfo, Record, Refusal, Settled, Settlement, Source, Subscription, Topology,
 };
 
 use super::MemoryStore;
@@ -27,31 +27,29 @@ pub struct MemoryBroker {
 
 impl MemoryBroker {
     /// What the memory broker can do.
-    pub const fn can(records_in_settle: bool) -> Capabilities {
-        Capabilities {
-            kind: "memory",
-            exact_delay: true,
-            null_body: true,
-            ordered: true,
-            records_in_settle,
-            waiting_is_reachable: true,
-            unique_ids: true,
-            // What is held behind a head is written together with the head.
-            lanes: records_in_settle,
-        }
-    }
+    pub const CAN: Capabilities = Capabilities {
+        kind: "memory",
+        exact_delay: true,
+        null_body: true,
+        ordered: true,
+        records_in_settle: true,
+        waiting_is_reachable: true,
+        unique_ids: true,
+        lanes: true,
+        partitions: false,
+    };
 }
 
 #[async_trait]
 impl Broker for MemoryBroker {
     fn capabilities(&self) -> Capabilities {
-        Self::can(self.store.inner.records_in_settle)
+        Self::CAN
     }
 
     async fn plan(&self, subscription: &Subscription) -> Result<Vec<Topology>, PortError> {
         let name = subscription.source.to_string();
         let exists = self.store.lock().queues.contains_key(&name);
-        Ok(vec![Topology { kind: "queue".to_owned(), name, exists }])
+        Ok(vec![Topology::new("queue", &name, exists)])
     }
 
     async fn apply(&self, topology: &[Topology]) -> Result<(), PortError> {
@@ -68,18 +66,19 @@ impl Broker for MemoryBroker {
         let epoch = state.last_epoch;
         let queue = state.queue(&subscription.source);
         queue.restart(epoch);
+        queue.rules = subscription.headers.clone();
         Ok(Box::new(MemorySource { store: self.store.clone(), queue: queue.name.clone(), epoch }))
     }
 
-    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<(), PortError>> {
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
         if let Err(error) = self.store.inner.faults.settle().await {
             return vec![Err(error); batch.len()];
         }
         let now = self.store.inner.clock.now();
         let answers = {
             let mut state = self.store.lock();
-            let records = self.store.inner.records_in_settle;
-            batch.iter().map(|settlement| settle(&mut state, settlement, records, now)).collect()
+            let settled = |settlement| settle(&mut state, settlement, now).map(|()| Settled::default());
+            batch.iter().map(settled).collect()
         };
         self.store.tell_readers();
         answers
@@ -109,12 +108,7 @@ impl Broker for MemoryBroker {
     }
 }
 
-pub(super) fn settle(
-    state: &mut State,
-    settlement: &Settlement,
-    records: bool,
-    now: Timestamp,
-) -> Result<(), PortError> {
+pub(super) fn settle(state: &mut State, settlement: &Settlement, now: Timestamp) -> Result<(), PortError> {
     let delivery = &settlement.delivery;
     let tag = delivery.tag;
     let gone = || {
@@ -128,16 +122,53 @@ pub(super) fn settle(
     {
         return Err(Refusal::Invalid(format!("`{target}` is no name of a queue")).into());
     }
-    queue.change(tag.number, |row| row.claimed = false);
     if settlement.outcome == Outcome::Return {
+        queue.change(tag.number, |row| row.claimed = false);
         return Ok(());
     }
+    settle_row(state, &name, tag.number, settlement, How::Own, now).map(drop).ok_or_else(gone)?;
+    if let Some(handler) = &settlement.processed_by {
+        state.marks.insert((handler.to_string(), delivery.message.id.to_string()), now);
+    }
+    Ok(())
+}
+
+/// Whose row it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// A message of this store.
+    Own,
+    /// The shadow of a message that the broker keeps, or does not keep any more.
+    Shadow { broker_keeps: bool },
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing: it is its lane's own head.
+    GaveBack,
+    /// It is settled. `kept_here` says that this store hands it out next, whoever was to.
+    Done { kept_here: bool },
+}
+
+/// Settles a row; nothing when it is not there.
+pub(super) fn settle_row(
+    state: &mut State,
+    name: &str,
+    number: u64,
+    settlement: &Settlement,
+    how: How,
+    now: Timestamp,
+) -> Option<Ended> {
     let mut record = settlement.record.clone();
     let mut outcome = settlement.outcome.clone();
-    if let (true, Outcome::Hold { lane }, Some(record)) = (records, &settlement.outcome, &mut record) {
+    let mut how = how;
+    state.queue(name).change(number, |row| row.claimed = false)?;
+    if let (Outcome::Hold { lane }, Some(record)) = (&settlement.outcome, &mut record) {
+        how = How::Own;
         match state.admit(record, settlement.lane.as_ref(), lane) {
             Admission::Keep => {}
-            Admission::GiveBack => return Ok(()),
+            Admission::GiveBack => return Some(Ended::GaveBack),
             Admission::Later => {
                 let until = now + MOMENT;
                 (record.state, record.due_at) = (EntryState::Waiting, Some(until));
@@ -149,30 +180,31 @@ pub(super) fn settle(
             }
         }
     }
-    let queue = state.queue_of(tag.stream).ok_or_else(gone)?;
+    let at_broker = how == How::Shadow { broker_keeps: true };
     let place = match &outcome {
         Outcome::Return | Outcome::Ack | Outcome::Reject { .. } | Outcome::Reroute { .. } => None,
-        Outcome::Delay { until } => Some(Place::Due(*until)),
-        Outcome::Hold { .. } | Outcome::DeadLetter | Outcome::Park | Outcome::Discard => Some(Place::Kept),
+        Outcome::Delay { until } if !at_broker => Some(Place::Due(*until)),
+        _ => Some(Place::Kept),
     };
-    let changed = queue.change(tag.number, |row| {
+    let queue = state.queue(name);
+    let rules = queue.rules.clone();
+    let (known, parent, origin, message): (_, _, _, Message) = queue.change(number, |row| {
         if let Some(trail) = &settlement.trail {
-            row.carry(trail);
+            row.carry(trail, &rules);
         }
         let known = row.entry;
         if let Some(record) = &record {
             row.entry = Some(record.entry);
         }
         row.place = place.unwrap_or(row.place);
-        (known, row.parent, row.message.clone())
-    });
-    let (known, parent, message): (_, _, Message) = changed.ok_or_else(gone)?;
-    let kept = place.map(|_| (name.clone(), tag.number));
+        (known, row.parent, row.origin.clone(), row.message.clone())
+    })?;
+    let kept = place.map(|_| (name.to_owned(), number));
     if kept.is_none() {
-        queue.remove(tag.number);
+        queue.remove(number);
     }
     match &outcome {
-        Outcome::Reject { event, target } => {
+        Outcome::Reject { event, target } if how == How::Own => {
             let event = NewMessage {
                 body: Some(event.clone()),
                 content_type: Some("application/cloudevents+json".to_owned()),
@@ -180,21 +212,20 @@ pub(super) fn settle(
             };
             state.publish(target, event, None, now);
         }
-        Outcome::Reroute { target } => state.forward(target, &message, now),
+        Outcome::Reroute { target } if how == How::Own => state.forward(target, &message, &rules, now),
         _ => {}
     }
     if let Some(record) = &record {
-        let carried = Carried { message, source: delivery.source.clone(), row: kept, parent };
-        state.carried.insert(record.entry, carried);
-    }
-    if !records {
-        return Ok(());
+        let source = origin.unwrap_or_else(|| settlement.delivery.source.clone());
+        state.carried.insert(record.entry, Carried { message, source, row: kept, parent });
     }
     settle_entry(state, &outcome, settlement.lane.as_ref(), record.as_deref(), known, now);
-    if let Some(handler) = &settlement.processed_by {
-        state.marks.insert((handler.to_string(), delivery.message.id.to_string()), now);
+    if let Some(told) = settlement.record.as_deref()
+        && let Some(kept) = state.entries.get_mut(&told.entry)
+    {
+        kept.was_told(told);
     }
-    Ok(())
+    Some(Ended::Done { kept_here: how == How::Own })
 }
 
 /// Writes the record down and brings the lanes up to date. `own` is the message's own lane.
@@ -213,6 +244,7 @@ fn settle_entry(
         // A release without a word: it has succeeded.
         None => state.recover(entry, now),
     }
+    state.note_end(entry);
     match outcome {
         Outcome::Hold { lane } => state.keep_in_lane(entry, lane, own, now),
         Outcome::Delay { .. } | Outcome::DeadLetter | Outcome::Park => {

@@ -1,9 +1,10 @@
 //! What people do to entries.
 
 use redrive_core::Timestamp;
-use redrive_engine::port::{Actor, Deed, DeedReport, EntryId, EntryState, ReplayOutcome, Selection};
+use redrive_engine::port::{
+    Actor, Deed, DeedReport, EntryId, EntryState, HistoryLine, ReplayOutcome, Selection,
+};
 
-use super::entries::line;
 use super::queue::Place;
 use super::search::fits;
 use super::state::State;
@@ -78,10 +79,14 @@ impl State {
             }
             _ => return refused(),
         };
+        if kept.is_bodiless() && matches!(deed, Deed::RetryNow | Deed::Reroute(_)) {
+            return Err("its body could not be read where it lies".to_owned());
+        }
+        let rules = self.rules_of(id);
         let message = self.change_free(id, |row| {
             if *deed == Deed::RetryNow && state != Waiting {
                 let fresh = row.fresh_trail();
-                row.carry(&fresh);
+                row.carry(&fresh, &rules);
             }
             row.place = match (row.place, due) {
                 // What is due already keeps its place among the others that are.
@@ -94,8 +99,9 @@ impl State {
         });
         let Some(message) = message else { return Err("it is being handled".to_owned()) };
         if let Deed::Reroute(target) = deed {
-            self.forward(target, &message, now);
+            self.send_elsewhere(id, target, &message, &rules, now);
         }
+        self.takes_over(id, now);
         if *deed == Deed::Skip {
             self.note_skipped(id);
         }
@@ -115,7 +121,7 @@ impl State {
         } else if *deed == Deed::Restore {
             kept.lane = None;
         }
-        let mut told = line(now, deed.name());
+        let mut told = HistoryLine::new(now, deed.name());
         told.by = Some(actor.who.clone());
         told.because = Some(actor.why.clone());
         kept.tell(told);
@@ -124,6 +130,10 @@ impl State {
             && let Some(replay) = kept.replay.take()
         {
             self.replayed(replay, id, ReplayOutcome::Failed, now);
+        }
+        let aside = to == Parked && state != Parked;
+        if away(to) || aside || *deed == Deed::Restore {
+            self.note_resolved(id);
         }
         if away(to) || *deed == Deed::Skip {
             self.end_heads(id, now);

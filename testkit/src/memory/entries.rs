@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use redrive_core::headers::Field;
 use redrive_core::{Class, Message, Reason, Timestamp};
 use redrive_engine::port::{
-    AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HistoryLine, LaneName, MessageShown, Record,
-    ReplayOutcome, SafeToReplay, SourceRef, SourceShown,
+    AttemptRecord, Entry, EntryId, EntryState, ErrorShown, HeaderRules, HistoryLine, LaneName, MessageShown,
+    Record, ReplayOutcome, SafeToReplay, SourceRef, SourceShown,
 };
 
 use super::queue::Row;
+use super::shadow::Shadow;
 use super::state::State;
 
 /// Lines that are kept of a history: the first, and the last of the rest.
 const LINES: usize = 32;
+/// Records that are remembered.
+const TOLD: usize = 8;
 
 /// An entry with what is not shown of it.
 #[derive(Debug, Clone)]
@@ -30,8 +33,10 @@ pub(super) struct Kept {
     pub(super) lane: Option<LaneName>,
     /// The replay whose outcome is open.
     pub(super) replay: Option<EntryId>,
-    /// What it was told, so that the same told twice changes nothing.
-    told: Vec<Record>,
+    /// What it was told last, so that the same told twice changes nothing.
+    pub(super) told: Vec<Record>,
+    /// What it knows of a broker apart.
+    pub(super) shadow: Option<Shadow>,
 }
 
 /// What a message was when it was settled.
@@ -44,17 +49,6 @@ pub(super) struct Carried {
 }
 
 impl State {
-    /// Writes a record down that may have been told before.
-    pub(super) fn record_once(&mut self, record: &Record) {
-        if self.entries.get(&record.entry).is_some_and(|kept| kept.told.contains(record)) {
-            return;
-        }
-        self.record(record);
-        if let Some(kept) = self.entries.get_mut(&record.entry) {
-            kept.told.push(record.clone());
-        }
-    }
-
     /// Writes a record down.
     pub(super) fn record(&mut self, record: &Record) {
         let Some(carried) = self.carried.get(&record.entry).cloned() else { return };
@@ -120,6 +114,13 @@ impl State {
         queue.change(number, change)
     }
 
+    /// The rules of the queue that an entry's message lies in.
+    pub(super) fn rules_of(&self, id: EntryId) -> HeaderRules {
+        let queue = self.entries.get(&id).and_then(|kept| kept.row.as_ref());
+        let queue = queue.and_then(|(queue, _)| self.queues.get(queue));
+        queue.map(|queue| queue.rules.clone()).unwrap_or_default()
+    }
+
     /// The entry with this id, or of the message with this id that failed last.
     pub(super) fn find(&self, id: &str) -> Option<EntryId> {
         if let Some(id) = EntryId::parse_str(id).ok().filter(|id| self.entries.contains_key(id)) {
@@ -131,6 +132,13 @@ impl State {
 }
 
 impl Kept {
+    pub(super) fn was_told(&mut self, record: &Record) {
+        self.told.push(record.clone());
+        if self.told.len() > TOLD {
+            self.told.remove(0);
+        }
+    }
+
     pub(super) fn tell(&mut self, line: HistoryLine) {
         self.history.push(line);
         if self.history.len() > LINES {
@@ -150,37 +158,15 @@ fn failed(entry: &mut Entry, attempt: &AttemptRecord, at: Timestamp) {
     entry.handler_version = attempt.handler_version.as_deref().map(str::to_owned);
 }
 
-/// A line of a history with nothing but a time and a name.
-pub(super) fn line(at: Timestamp, what: &str) -> HistoryLine {
-    HistoryLine {
-        at,
-        what: what.to_owned(),
-        attempt: None,
-        took_ms: None,
-        class: None,
-        reason: None,
-        decision: None,
-        because: None,
-        due_at: None,
-        error: None,
-        http_status: None,
-        handler_version: None,
-        by: None,
-    }
-}
-
-/// A record without an attempt: a success, or a message that is kept untried.
+/// A record without a failed attempt: a success, or a message that is kept untried.
 fn of_hold(entry: &mut Entry, record: &Record) -> HistoryLine {
-    let mut line = line(record.at, record.state.as_str());
     if let Some(held) = &record.held {
         if record.attempts == 0 {
             entry.reason = held.reason.clone();
         }
         entry.because.clone_from(&held.because);
-        line.reason = Some(held.reason.clone());
-        line.because = Some(held.because.clone());
     }
-    line
+    record.line()
 }
 
 fn first(record: &Record, carried: &Carried) -> Kept {
@@ -246,5 +232,6 @@ fn first(record: &Record, carried: &Carried) -> Kept {
         lane: None,
         replay: None,
         told: Vec::new(),
+        shadow: None,
     }
 }

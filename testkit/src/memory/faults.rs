@@ -1,6 +1,6 @@
 //! What goes wrong, on request.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub struct Faults {
     records: AtomicU32,
     delay_ms: AtomicU64,
     questions: Mutex<Option<PortError>>,
+    away: AtomicBool,
 }
 
 impl Faults {
@@ -53,25 +54,47 @@ impl Faults {
         self.delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
+    /// From now on nothing answers, or again all does.
+    pub fn go_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    fn is_there(&self) -> Result<(), PortError> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(PortError::Unavailable("away, as asked".to_owned()));
+        }
+        Ok(())
+    }
+
     pub(super) async fn settle(&self) -> Result<(), PortError> {
         self.wait().await;
+        self.is_there()?;
         used(&self.settles, "settle")
     }
 
     pub(super) async fn publish(&self) -> Result<(), PortError> {
         self.wait().await;
+        self.is_there()?;
         used(&self.publishes, "publish")
     }
 
     pub(super) fn receive(&self) -> Result<(), PortError> {
+        self.is_there()?;
         used(&self.receives, "receive")
     }
 
     pub(super) fn record(&self) -> Result<(), PortError> {
+        self.is_there()?;
         used(&self.records, "record")
     }
 
+    /// A flow asks for its messages.
+    pub(super) fn standing(&self) -> Result<(), PortError> {
+        self.is_there()
+    }
+
     pub(super) fn question(&self) -> Result<(), PortError> {
+        self.is_there()?;
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 

@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::Timestamp;
-use redrive_engine::port::{Asked, ControlKind, Entry, EntryId, EntryState, LaneName, Record, Standing};
+use redrive_engine::port::{
+    Asked, ControlKind, Entry, EntryId, EntryState, HistoryLine, LaneName, Record, Standing,
+};
 
-use super::entries::{Kept, line};
+use super::entries::Kept;
 use super::queue::Place;
 use super::state::State;
 
@@ -73,6 +75,9 @@ impl Kept {
 impl State {
     /// How a message stands.
     pub(super) fn standing(&self, flow: &str, asked: &Asked) -> Standing {
+        if let Some(known) = asked.read_at.as_ref().and_then(|read_at| self.standing_at(read_at)) {
+            return known;
+        }
         let Some(lane) = self.lanes.get(&(flow.to_owned(), asked.lane.clone())) else {
             return Standing::Open;
         };
@@ -88,7 +93,7 @@ impl State {
             return behind;
         }
         let before = lane.skipped.iter().filter(|(row, _)| *row < kept.row());
-        Standing::Turn { skipped: before.map(|(_, id)| id.clone()).collect() }
+        Standing::Turn { skipped: before.map(|(_, id)| id.clone()).collect(), entry: None }
     }
 
     /// Lanes that are held, quarantines aside.
@@ -228,6 +233,12 @@ impl State {
         lanes.map(|(key, _)| key.clone()).collect()
     }
 
+    /// The lane of its own flow that holds others behind an entry, those of followers by name aside.
+    pub(super) fn own_lane_of(&self, id: EntryId) -> Option<LaneName> {
+        let keys = self.headed_by(id).into_iter();
+        keys.map(|(_, name)| name).find(|name| name.followed().is_none())
+    }
+
     /// Whether an entry stands in a lane in any way.
     pub(super) fn is_in_a_lane(&self, id: EntryId) -> bool {
         self.entries.get(&id).and_then(Kept::place_in_lane).is_some() || !self.headed_by(id).is_empty()
@@ -310,7 +321,7 @@ impl State {
         kept.entry.due_at = Some(now);
         because.clone_into(&mut kept.entry.because);
         kept.changed = now;
-        let mut told = line(now, "released");
+        let mut told = HistoryLine::new(now, "released");
         told.because = Some(because.to_owned());
         kept.tell(told);
     }

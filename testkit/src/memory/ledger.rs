@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Actor, Asked, AuditLine, Control, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Filter, Found,
-    Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Page, Payload, PortError, Problem, Published,
-    Record, Refusal, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Retention, Selection, Standing,
+    Actor, Asked, AuditLine, Control, Copied, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Expected,
+    Filter, Found, Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Overdue, Page, Payload,
+    PortError, Problem, Published, Recorded, Refusal, Replay, ReplayItem, ReplayPlan, ReplayState,
+    ReplayStep, Resolved, Retention, Selection, Standing, Taken, home_of,
 };
 
 use super::MemoryStore;
@@ -19,12 +20,65 @@ pub struct MemoryLedger {
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn record(&self, records: &[Record]) -> Result<(), PortError> {
+    async fn record(&self, recorded: &[Recorded]) -> Result<Vec<Taken>, PortError> {
         self.store.inner.faults.record()?;
+        let now = self.store.inner.clock.now();
+        let taken = {
+            let mut state = self.store.lock();
+            recorded.iter().map(|one| state.record_apart(one, now)).collect()
+        };
+        self.store.tell_readers();
+        Ok(taken)
+    }
+
+    async fn expected(&self, flow: &str, copies: &[Copied]) -> Result<Vec<Expected>, PortError> {
+        self.store.inner.faults.question()?;
+        let state = self.store.lock();
+        Ok(copies.iter().map(|copied| state.expects(flow, copied)).collect())
+    }
+
+    async fn overdue(
+        &self,
+        flow: &str,
+        before: Timestamp,
+        after: Option<(Timestamp, EntryId)>,
+        limit: usize,
+    ) -> Result<Vec<Overdue>, PortError> {
+        self.store.inner.faults.question()?;
+        Ok(self.store.lock().overdue(flow, before, after, limit))
+    }
+
+    async fn passed(&self, copies: &[Overdue], now: Timestamp) -> Result<(), PortError> {
+        self.store.inner.faults.question()?;
         let mut state = self.store.lock();
-        for record in records {
-            state.record_once(record);
+        for one in copies {
+            state.passed(one, now);
         }
+        drop(state);
+        self.store.tell_readers();
+        Ok(())
+    }
+
+    async fn resolved(
+        &self,
+        flow: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Resolved)>, PortError> {
+        self.store.inner.faults.question()?;
+        let state = self.store.lock();
+        let meant = state.resolved.iter().filter(|(number, of, _)| of == flow && *number > after);
+        Ok(meant.take(limit).map(|(number, _, resolved)| (*number, resolved.clone())).collect())
+    }
+
+    async fn position(&self, name: &str) -> Result<Option<String>, PortError> {
+        self.store.inner.faults.question()?;
+        Ok(self.store.lock().positions.get(name).cloned())
+    }
+
+    async fn keep_position(&self, name: &str, position: &str) -> Result<(), PortError> {
+        self.store.inner.faults.question()?;
+        self.store.lock().positions.insert(name.to_owned(), position.to_owned());
         Ok(())
     }
 
@@ -66,6 +120,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn standings(&self, flow: &str, asked: &[Asked]) -> Result<Vec<Standing>, PortError> {
+        self.store.inner.faults.standing()?;
         let state = self.store.lock();
         Ok(asked.iter().map(|asked| state.standing(flow, asked)).collect())
     }
@@ -115,8 +170,10 @@ impl Ledger for MemoryLedger {
             let missing = || Refusal::NotFound { what: "entry", name: id.to_owned() };
             let parent = state.find(id).ok_or_else(missing)?;
             let of = state.carried.get(&parent).cloned().ok_or_else(missing)?;
-            let edited = edited.as_copy_of(of.message);
-            let published = state.publish(&of.source.name, edited, Some(parent), now);
+            let queue = state.goes_to(parent, &of.source.name);
+            let rules = state.queue(&queue).rules.clone();
+            let edited = edited.as_copy_of(of.message, &rules);
+            let published = state.publish(&queue, edited, Some(parent), now);
             if let Published::Accepted(copy) = &published {
                 state.note(actor, "copy", &format!("{parent} as {copy}"), 1, now);
             }
@@ -230,6 +287,14 @@ impl Ledger for MemoryLedger {
 }
 
 impl State {
+    /// The queue in which a copy of an entry's message is handled: the ledger's own where a broker apart has the source.
+    fn goes_to(&self, entry: EntryId, source: &str) -> String {
+        match self.entries.get(&entry) {
+            Some(kept) if kept.shadow.is_some() => home_of(&kept.entry.flow),
+            _ => source.to_owned(),
+        }
+    }
+
     fn tidy(&mut self, retention: &Retention, limit: u64, now: Timestamp) -> u64 {
         let expired =
             |at: Timestamp, kept: Option<std::time::Duration>| kept.is_some_and(|kept| at + kept <= now);

@@ -51,12 +51,12 @@ impl MemoryStore {
             record: Some(Box::new(first)),
             ..settlement(delivery, outcome)
         };
-        settle(&mut store, &failed, true, now).expect("settled");
+        settle(&mut store, &failed, now).expect("settled");
         if state == EntryState::Recovered {
             let delivery = taken(&mut store, flow, &id, now);
             let last = Box::new(record(entry, flow, state, now));
             let done = Settlement { record: Some(last), ..settlement(delivery, Outcome::Ack) };
-            settle(&mut store, &done, true, now).expect("settled");
+            settle(&mut store, &done, now).expect("settled");
         }
         entry
     }
@@ -110,6 +110,7 @@ fn attempt(now: Timestamp) -> AttemptRecord {
         number: 1,
         started_at: now,
         took: Duration::from_millis(12),
+        calls: 1,
         class,
         group: Fingerprint::of(class, &reason, None, None, error),
         reason,
@@ -130,6 +131,7 @@ fn record(entry: EntryId, flow: &str, state: EntryState, at: Timestamp) -> Recor
         at,
         due_at: None,
         attempt: None,
+        succeeded: None,
         attempts: 1,
         message_type: None,
         entity: None,

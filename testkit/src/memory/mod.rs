@@ -1,10 +1,10 @@
 //! A broker and a ledger in memory.
 //!
 //! They keep every promise of the ports in the plainest way (ordered maps behind one lock), so that the contract suite
-//! has something to be right against, and so that the engine can be tested in virtual time. There are two kinds:
-//! one where settling writes the ledger's records too, as an embedded store does, and one where the engine has to hand
-//! them over afterwards, as with a broker whose ledger is elsewhere.
+//! has something to be right against, and so that the engine can be tested in virtual time. There are two kinds: one
+//! store for both, as an embedded one is, and [two that stand apart](MemoryApart), as a log and its ledger do.
 
+mod apart;
 mod broker;
 mod controls;
 mod deeds;
@@ -13,9 +13,11 @@ mod faults;
 mod lanes;
 mod ledger;
 mod left;
+mod outer;
 mod queue;
 mod replays;
 mod search;
+mod shadow;
 mod source;
 mod state;
 
@@ -24,9 +26,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redrive_engine::port::Clock;
 use tokio::sync::Notify;
 
+pub use apart::MemoryApart;
 pub use broker::MemoryBroker;
 pub use faults::Faults;
 pub use ledger::MemoryLedger;
+pub use outer::{OuterBroker, dead_of, parked_of};
 
 use state::State;
 
@@ -42,28 +46,17 @@ struct Inner {
     news: Notify,
     clock: Arc<dyn Clock>,
     faults: Arc<Faults>,
-    records_in_settle: bool,
 }
 
 impl MemoryStore {
-    /// A store whose settling writes the ledger's records.
+    /// A store with nothing in it, for a broker and its ledger.
     pub fn shared(clock: Arc<dyn Clock>) -> Self {
-        Self::new(clock, true)
-    }
-
-    /// A store whose ledger learns only what it is told afterwards.
-    pub fn apart(clock: Arc<dyn Clock>) -> Self {
-        Self::new(clock, false)
-    }
-
-    fn new(clock: Arc<dyn Clock>, records_in_settle: bool) -> Self {
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::default(),
                 news: Notify::new(),
                 clock,
                 faults: Arc::default(),
-                records_in_settle,
             }),
         }
     }
@@ -71,6 +64,11 @@ impl MemoryStore {
     /// The broker.
     pub fn broker(&self) -> Arc<MemoryBroker> {
         Arc::new(MemoryBroker { store: self.clone() })
+    }
+
+    /// The broker alone, without a ledger beside it.
+    pub fn outer(&self) -> Arc<OuterBroker> {
+        Arc::new(OuterBroker { store: self.clone() })
     }
 
     /// The ledger.

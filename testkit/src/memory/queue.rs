@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use bytes::Bytes;
-use redrive_core::headers::{self, Spelling, Trail};
+use redrive_core::headers::Trail;
 use redrive_core::{MAX_MESSAGE_ID, Message, Text, Timestamp};
-use redrive_engine::port::{Delivery, Depth, EntryId, NewMessage, Published, Refusal, Room, SourceRef, Tag};
+use redrive_engine::port::{
+    Delivery, Depth, EntryId, HeaderRules, NewMessage, Published, Refusal, Room, SourceRef, Tag,
+};
 
 use super::state::State;
 
@@ -17,6 +19,10 @@ pub(super) struct Queue {
     pub(super) stream: u32,
     /// The reader whose claims count.
     pub(super) epoch: u32,
+    /// How the flow that reads it spells and signs its headers.
+    pub(super) rules: HeaderRules,
+    /// Whether it is read as a log: each place has a number, and what was published can be read again.
+    pub(super) is_log: bool,
     rows: BTreeMap<u64, Row>,
     ids: HashSet<String>,
     /// Rows that nobody has taken: those that are ready, and those that are due, by their time.
@@ -35,6 +41,10 @@ pub(super) struct Row {
     pub(super) redelivered: bool,
     pub(super) entry: Option<EntryId>,
     pub(super) parent: Option<EntryId>,
+    /// Where the message lay when a broker apart settled it.
+    pub(super) origin: Option<SourceRef>,
+    /// Whether a broker apart wrote it, as the copy of a message that it settled.
+    pub(super) is_copy: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +61,8 @@ impl Queue {
             name: name.to_owned(),
             stream,
             epoch: 0,
+            rules: HeaderRules::default(),
+            is_log: false,
             rows: BTreeMap::new(),
             ids: HashSet::new(),
             ready: BTreeSet::new(),
@@ -62,6 +74,11 @@ impl Queue {
     /// The rows, in the order of their arrival.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
+    }
+
+    /// The rows with their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &Row)> {
+        self.rows.iter().map(|(number, row)| (*number, row))
     }
 
     pub(super) fn row(&self, number: u64) -> Option<&Row> {
@@ -130,21 +147,30 @@ impl Queue {
             }
             chosen.push(number);
         }
-        let (stream, epoch) = (self.stream, self.epoch);
+        let (stream, epoch, rules) = (self.stream, self.epoch, self.rules.clone());
+        let is_log = self.is_log;
         let source = SourceRef {
             kind: "memory".into(),
             name: self.name.as_str().into(),
-            partition: None,
+            partition: is_log.then_some(0),
             offset: None,
         };
         let handed = chosen.into_iter().filter_map(|number| {
             self.change(number, |row| {
                 row.claimed = true;
+                // Like a topic that others can write to: whatever lies here has to prove what it says.
+                let mut trail = rules.read(&row.message.headers, row.message.body.as_deref());
+                if is_log && !row.is_copy {
+                    trail.forget_entry();
+                }
                 Delivery {
                     tag: Tag { stream, epoch, number },
-                    trail: headers::decode(&row.message.headers, Spelling::Default).trail.into(),
+                    trail,
                     message: row.message.clone(),
-                    source: source.clone(),
+                    source: row.origin.clone().unwrap_or_else(|| SourceRef {
+                        offset: is_log.then_some(number.cast_signed()),
+                        ..source.clone()
+                    }),
                     ready_at: match row.place {
                         Place::Due(due) => due,
                         Place::Ready | Place::Kept => row.since,
@@ -172,20 +198,36 @@ impl Queue {
 }
 
 impl Row {
+    /// A message that nobody has an entry for.
+    pub(super) const fn new(message: Message, place: Place, since: Timestamp) -> Self {
+        Self {
+            message,
+            place,
+            since,
+            claimed: false,
+            redelivered: false,
+            entry: None,
+            parent: None,
+            origin: None,
+            is_copy: false,
+        }
+    }
+
     /// Replaces what Redrive had written into the headers.
-    pub(super) fn carry(&mut self, trail: &Trail) {
-        headers::encode(trail, &mut self.message.headers, Spelling::Default);
+    pub(super) fn carry(&mut self, trail: &Trail, rules: &HeaderRules) {
+        rules.write(trail, &mut self.message.headers, self.message.body.as_deref());
     }
 
     /// The trail of a message that begins again: what happened is forgotten, what it is is not.
     pub(super) fn fresh_trail(&self) -> Trail {
-        let trail = headers::decode(&self.message.headers, Spelling::Default).trail;
+        let trail = HeaderRules::read_own(&self.message.headers);
         Trail {
-            origin: trail.origin,
-            entry_id: trail.entry_id,
-            idempotency_key: trail.idempotency_key,
-            correlation_id: trail.correlation_id,
-            causation_id: trail.causation_id,
+            origin: trail.origin.clone(),
+            entry_id: trail.entry_id.clone(),
+            idempotency_key: trail.idempotency_key.clone(),
+            correlation_id: trail.correlation_id.clone(),
+            causation_id: trail.causation_id.clone(),
+            forward_to: trail.forward_to.clone(),
             ..Trail::default()
         }
     }
@@ -209,12 +251,14 @@ impl State {
         };
         let number = self.number();
         let limit = self.limit;
+        let mut logged = None;
         let queue = self.queue(address(target));
         let Depth { ready, waiting } = queue.depth(now);
         if let Some(limit) = limit.filter(|limit| ready + waiting >= *limit) {
             return Published::Refused(Refusal::Limit(format!("the queue is full: its limit is {limit}")));
         }
-        if queue.has(&id) {
+        // A broker apart may use an id twice, and so may its ledger's queue.
+        if queue.has(&id) && !queue.name.ends_with(".ledger") {
             return Published::Refused(Refusal::Duplicate(id));
         }
         let row = Row {
@@ -231,13 +275,19 @@ impl State {
             redelivered: false,
             entry: None,
             parent,
+            origin: None,
+            is_copy: false,
         };
+        if queue.is_log {
+            logged = Some((queue.name.clone(), number, now, row.message.clone()));
+        }
         queue.insert(number, row);
+        self.log.extend(logged);
         Published::Accepted(id)
     }
 
     /// Sends a copy to another queue as a fresh message, under its own id where that is free.
-    pub(super) fn forward(&mut self, target: &str, message: &Message, now: Timestamp) {
+    pub(super) fn forward(&mut self, target: &str, message: &Message, rules: &HeaderRules, now: Timestamp) {
         let mut copy = NewMessage {
             id: Some(message.id.to_string()),
             key: message.key.clone(),
@@ -246,7 +296,7 @@ impl State {
             content_type: message.content_type.as_ref().map(ToString::to_string),
             due: None,
         };
-        headers::encode(&Trail::default(), &mut copy.headers, Spelling::Default);
+        rules.clear(&mut copy.headers);
         if let Published::Refused(Refusal::Duplicate(_)) = self.publish(target, copy.clone(), None, now) {
             self.publish(target, NewMessage { id: None, ..copy }, None, now);
         }

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use redrive_core::headers;
 use redrive_core::{Text, Timestamp};
 use redrive_engine::port::{
-    Actor, EntryId, EntryState, NewReplay, Refusal, Replay, ReplayItem, ReplayOutcome, ReplayPlan,
-    ReplayState, ReplayStep,
+    Actor, EntryId, EntryState, HistoryLine, NewReplay, Refusal, Replay, ReplayItem, ReplayOutcome,
+    ReplayPlan, ReplayState, ReplayStep,
 };
 
-use super::entries::line;
 use super::queue::Place;
 use super::search::fits;
 use super::state::State;
@@ -34,7 +33,7 @@ impl State {
         let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
         let mut sendable = Vec::new();
         for kept in meant {
-            if can_be_sent(kept.entry.state) {
+            if can_be_sent(kept.entry.state) && !kept.is_bodiless() {
                 sendable.push(kept.entry.id);
             } else {
                 *left_out.entry(kept.entry.state.to_string()).or_default() += 1;
@@ -134,6 +133,7 @@ impl State {
         if kept.entry.state != was {
             return false;
         }
+        let rules = self.rules_of(id);
         let sent = self.change_free(id, |row| {
             let mut trail = row.fresh_trail();
             trail.replay = Some(headers::Replay {
@@ -142,19 +142,20 @@ impl State {
                 reason: Some(Text::from(replay.reason.as_str())),
                 death_count: attempts,
             });
-            row.carry(&trail);
+            row.carry(&trail, &rules);
             row.place = Place::Due(now);
         });
         if sent.is_none() {
             return false;
         }
+        self.takes_over(id, now);
         let Some(kept) = self.entries.get_mut(&id) else { return false };
         kept.entry.state = EntryState::Replaying;
         kept.entry.due_at = None;
         kept.entry.replays += 1;
         kept.replay = Some(replay.id);
         kept.changed = now;
-        let mut told = line(now, "replay");
+        let mut told = HistoryLine::new(now, "replay");
         told.by = Some(replay.by.clone());
         told.because = Some(replay.reason.clone());
         kept.tell(told);

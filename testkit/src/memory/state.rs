@@ -1,13 +1,16 @@
 //! Everything that the store remembers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use redrive_core::{Random as _, SplitMix64, Timestamp};
-use redrive_engine::port::{Actor, AuditLine, Control, EntryId, LaneName, Replay, ReplayItem};
+use redrive_core::{Message, Random as _, SplitMix64, Timestamp};
+use redrive_engine::port::{
+    Actor, AuditLine, Control, EntryId, EntryState, LaneName, Replay, ReplayItem, Resolved,
+};
 
 use super::entries::{Carried, Kept};
 use super::lanes::Lane;
 use super::queue::Queue;
+use super::shadow::Spot;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -24,6 +27,17 @@ pub(super) struct State {
     pub(super) replays: Vec<(Replay, Vec<ReplayItem>)>,
     /// The most messages that a queue takes.
     pub(super) limit: Option<u64>,
+    /// Places of a broker apart, and the entries of what lay there.
+    pub(super) spots: HashMap<Spot, EntryId>,
+    /// What people brought to an end of messages whose copies lie at a broker apart, by number, with the flow.
+    pub(super) resolved: Vec<(u64, String, Resolved)>,
+    pub(super) positions: BTreeMap<String, String>,
+    /// Of a broker apart: what was published, with its queue, its number and its time.
+    pub(super) log: Vec<(String, u64, Timestamp, Message)>,
+    /// Of a broker apart: the last word on entries that people brought to an end.
+    pub(super) kept_resolved: BTreeMap<EntryId, EntryState>,
+    /// Of a broker apart: what a flow reads.
+    pub(super) sources: BTreeMap<String, String>,
     pub(super) last_number: u64,
     pub(super) last_epoch: u32,
     minted: u64,

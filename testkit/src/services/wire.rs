@@ -34,6 +34,8 @@ pub(super) struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) release: Option<Kind>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) program: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) skip: Option<Skip>,
     pub(super) failed: bool,
 
@@ -63,6 +65,9 @@ pub(super) enum Answer {
         version: Option<String>,
         given: bool,
         instance: String,
+    },
+    Program {
+        class_path: String,
     },
     Unavailable {
         unavailable: String,

@@ -52,6 +52,11 @@ impl Supervisor {
         &self.ready.folder
     }
 
+    /// Asks for a server and returns its address.
+    pub(crate) fn need(&self, kind: Kind) -> Result<String> {
+        need(Path::new(&self.ready.socket), kind)
+    }
+
     /// What runs and what was skipped.
     pub(crate) fn status(&self) -> Result<Status> {
         status(Path::new(&self.ready.socket))

@@ -13,6 +13,8 @@ use crate::place;
 
 const PREFIX: &str = "redrive-services-";
 const LOCK: &str = "lock";
+/// What a dead supervisor's folder is called while it is being removed: anybody may go on with that.
+const GONE: &str = "redrive-gone-";
 /// How many failed runs keep their logs.
 const KEPT: usize = 10;
 
@@ -37,8 +39,11 @@ impl Folder {
         let doing = format!("cannot prepare {}", path.display());
         // A database runs as another user, who has to get in but not to look around.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).context(&doing)?;
-        let lock = File::create(path.join(LOCK)).context(&doing)?;
+        // It gets its name when it is held: whoever sweeps in between would take the folder for a dead one's.
+        let unnamed = path.join("lock.new");
+        let lock = File::create(&unnamed).context(&doing)?;
         lock.try_lock().context(&doing)?;
+        fs::rename(&unnamed, path.join(LOCK)).context(&doing)?;
         fs::create_dir(path.join("logs")).context(&doing)?;
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let kept = place::services().join("logs").join(format!("{seconds}-{}", std::process::id()));
@@ -74,14 +79,21 @@ impl Folder {
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(GONE) {
+            let _ = fs::remove_dir_all(entry.path());
             continue;
         }
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         // A folder without its lock is being created or removed right now.
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
         if lock.try_lock().is_ok() {
+            // Renamed first: whoever is killed in the middle leaves something that the next one knows as rubbish.
+            let gone = parent.join(format!("{GONE}{rest}"));
             // Somebody else's may not be ours to remove.
-            let _ = fs::remove_dir_all(entry.path());
+            if fs::rename(entry.path(), &gone).is_ok() {
+                let _ = fs::remove_dir_all(gone);
+            }
         }
     }
 }
@@ -126,9 +138,12 @@ mod tests {
         lock.try_lock().unwrap();
         let (_, dead) = make("redrive-services-dead");
         let (_, other) = make("something-else");
+        let half_removed = parent.path().join("redrive-gone-half");
+        fs::create_dir(&half_removed).unwrap();
         sweep(parent.path());
         assert!(living.exists() && other.exists());
-        assert!(!dead.exists());
+        assert!(!dead.exists() && !half_removed.exists());
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 2);
     }
 
     #[test]

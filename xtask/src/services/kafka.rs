@@ -1,18 +1,18 @@
 //! Apache Kafka in KRaft combined mode, straight from its jars: no installation, two seconds to start.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::command::tied;
-use crate::error::{Context, Result, failed};
+use crate::error::{Context, Result};
 use crate::install;
-use crate::place;
 
 use super::kafka_wire;
+use super::maven::{Workshop, write};
 use super::ports;
 use super::process::{Process, finish};
 use super::service::{Service, Site, Trouble};
@@ -42,7 +42,8 @@ impl Kafka {
         if let Some(java) = install::JAVA.first().filter(|java| !(java.present)()) {
             return Err(Trouble::Unavailable(format!("{} is not installed", java.what)));
         }
-        let jars = jars(&site)?;
+        let workshop = Workshop { logs: site.logs.clone(), ending: site.ending.clone() };
+        let jars = workshop.jars(&format!("kafka-{VERSION}"), POM)?;
         let nodes = (0..nodes.clamp(1, 9))
             .map(|_| Ok(Ports { client: ports::free()?, controller: ports::free()? }))
             .collect::<Result<Vec<_>>>()?;
@@ -166,53 +167,6 @@ impl Service for Kafka {
     fn stop_signal(&self) -> (Signal, Duration) {
         (Signal::TERM, Duration::from_secs(30))
     }
-}
-
-/// The folder with Kafka's jars, fetched once per target folder.
-fn jars(site: &Site) -> std::result::Result<PathBuf, Trouble> {
-    let parent = place::services();
-    let jars = parent.join(format!("kafka-{VERSION}"));
-    if jars.is_dir() {
-        return Ok(jars);
-    }
-    if !place::on_path("mvn") {
-        return Err(Trouble::Unavailable(
-            "Maven is not installed, and Kafka's jars are not there yet".to_owned(),
-        ));
-    }
-    fs::create_dir_all(&parent).context(format_args!("cannot create {}", parent.display()))?;
-    // Fetched beside and then renamed: a killed download leaves no half a Kafka.
-    let fresh = tempfile::Builder::new()
-        .prefix("kafka-fetch-")
-        .tempdir_in(&parent)
-        .context("cannot create a folder for Kafka's jars")?;
-    write(&fresh.path().join("pom.xml"), POM)?;
-    let lib = fresh.path().join("lib");
-    let mut output = std::ffi::OsString::from("-DoutputDirectory=");
-    output.push(&lib);
-    let mut attempt = 1;
-    loop {
-        let mut command = tied("KILL", "mvn");
-        command
-            .current_dir(fresh.path())
-            .args(["-q", "-B", "-Dmaven.wagon.http.retryHandler.count=3", "dependency:copy-dependencies"])
-            .arg(&output);
-        match finish(&mut command, &site.log("maven"), Duration::from_mins(15), &site.ending) {
-            Ok(()) => break,
-            Err(crate::error::Error::Failed(_)) if attempt < 3 => attempt += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    match fs::rename(&lib, &jars) {
-        // Another supervisor was quicker.
-        Err(_) if jars.is_dir() => Ok(jars),
-        Err(error) => Err(failed(format!("cannot keep Kafka's jars: {error}")).into()),
-        Ok(()) => Ok(jars),
-    }
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).context(format_args!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

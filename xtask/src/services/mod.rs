@@ -11,6 +11,7 @@ mod given;
 mod instance;
 mod kafka;
 mod kafka_wire;
+mod maven;
 mod ports;
 mod postgres;
 mod process;
@@ -25,6 +26,7 @@ use crate::error::Result;
 use crate::install;
 
 pub(crate) use client::{Supervisor, VARIABLE};
+pub(crate) use maven::{Program, Workshop};
 pub(crate) use protocol::{Kind, SkipKind, Status};
 #[cfg(test)]
 pub(crate) use protocol::{ServerStatus, Skip};

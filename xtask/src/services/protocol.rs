@@ -4,6 +4,7 @@
 //! {"need":"kafka","nodes":3,"own":true}     {"address":"127.0.0.1:…","version":"4.3.0","given":false,"instance":"own-1"}
 //! {"kill":"kafka","instance":"own-1","node":0}                         {"done":true}
 //! {"need":"rabbitmq"}                       {"unavailable":"RabbitMQ is not installed"}
+//! {"program":"spring"}                      {"class_path":"…"}
 //! {"status":true}                           {"status":{…}}
 //! ```
 
@@ -11,6 +12,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use super::maven::Program;
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -65,6 +68,9 @@ pub(crate) struct Request {
     /// Verb: end an own instance and remove its data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) release: Option<Kind>,
+    /// Verb: a Java program is needed; built unless it is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<Program>,
     /// Verb: a test did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) skip: Option<Skip>,
@@ -105,6 +111,8 @@ pub(crate) enum Answer {
     Server { address: String, version: Option<String>, given: bool, instance: String },
     /// To `status`.
     Status { status: Status },
+    /// To `program`.
+    Program { class_path: String },
     /// The server cannot be had on this machine.
     Unavailable { unavailable: String },
     /// The run was asked to do without it.
@@ -197,6 +205,7 @@ mod tests {
         assert!(matches!(read(r#"{"unavailable":"no"}"#), Answer::Unavailable { .. }));
         assert!(matches!(read(r#"{"error":"no"}"#), Answer::Error { .. }));
         assert!(matches!(read(r#"{"done":true}"#), Answer::Done { .. }));
+        assert!(matches!(read(r#"{"class_path":"a:b"}"#), Answer::Program { .. }));
         let server = read(r#"{"address":"a","version":null,"given":true,"instance":"shared"}"#);
         assert!(matches!(server, Answer::Server { given: true, .. }));
     }

@@ -18,8 +18,9 @@ use crate::error::{Context, Result};
 use super::folder::Folder;
 use super::given;
 use super::instance::{self, Instance, Order};
+use super::maven::{Program, Workshop};
 use super::protocol::{Answer, Kind, Request, ServerStatus, Skip, Status};
-use super::service::{Ending, Site};
+use super::service::{Ending, Site, Trouble};
 
 const SHARED: &str = "shared";
 /// No request is longer than this; it keeps a client that never ends its line from filling the memory.
@@ -228,6 +229,24 @@ impl State {
         answer
     }
 
+    /// The class path of a Java program, which the one who asks runs himself.
+    fn program(&self, program: Program) -> Answer {
+        if self.quick {
+            return Answer::LeftOut { left_out: "a quick run does without Java".to_owned() };
+        }
+        let workshop = Workshop { logs: self.logs.clone(), ending: self.ending.clone() };
+        let answer = match workshop.program(program) {
+            Ok(class_path) => Answer::Program { class_path },
+            Err(Trouble::Unavailable(unavailable)) => Answer::Unavailable { unavailable },
+            Err(Trouble::Failed(error)) => Answer::error(error),
+        };
+        self.note(&format!("{program:?}: {answer:?}"));
+        if matches!(answer, Answer::Error { .. }) && !self.ending.is_asked() {
+            self.failed.store(true, Ordering::SeqCst);
+        }
+        answer
+    }
+
     fn release(&self, kind: Kind, name: &str) {
         let instance =
             self.instances.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, name.to_owned()));
@@ -317,6 +336,9 @@ impl Connection {
                 state.release(kind, &named);
             }
             return done;
+        }
+        if let Some(program) = request.program {
+            return state.program(program);
         }
         if let Some(skip) = request.skip {
             let mut skips = state.skips.lock().unwrap_or_else(PoisonError::into_inner);

@@ -119,21 +119,8 @@ impl Chosen<'_> {
     }
 
     fn add_lines(&self, tx: &Tx<'_>) -> Done<()> {
-        let line = HistoryLine {
-            at: tx.now,
-            what: "released".to_owned(),
-            attempt: None,
-            took_ms: None,
-            class: None,
-            reason: None,
-            decision: None,
-            because: Some(self.because.to_owned()),
-            due_at: None,
-            error: None,
-            http_status: None,
-            handler_version: None,
-            by: None,
-        };
+        let line =
+            HistoryLine { because: Some(self.because.to_owned()), ..HistoryLine::new(tx.now, "released") };
         let line = serde_json::to_string(&line).map_err(|error| Fault::broken(error.to_string()))?;
         let (flow, lane) = (self.lane.flow.as_str(), self.lane.name.as_str());
         tx.sql

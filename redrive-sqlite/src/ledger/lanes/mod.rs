@@ -194,6 +194,13 @@ fn headed_by(tx: &Tx<'_>, id: EntryId) -> Done<Vec<(String, LaneName)>> {
     Ok(lanes.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The lane of its own flow that holds others behind an entry, those of followers by name aside.
+pub(crate) fn own_of(tx: &Tx<'_>, stored: &Stored) -> Done<Option<LaneName>> {
+    let lanes = headed_by(tx, stored.id)?.into_iter();
+    let mut own = lanes.filter(|(flow, name)| *flow == stored.flow && name.followed().is_none());
+    Ok(own.next().map(|(_, name)| name))
+}
+
 /// Takes an entry out of the lane that holds it or let it go; the lane goes on without it.
 fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Done<()> {
     let (held, let_go) = (stored.held_in(), stored.let_go_from());

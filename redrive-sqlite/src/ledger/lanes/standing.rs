@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read_skipped;
 use crate::fault::Done;
+use crate::ledger::apart::place::{self, Before};
 use crate::ledger::record::entry_id;
 
 /// How each of these messages of a flow stands, seen at one moment.
@@ -14,29 +15,48 @@ pub(crate) fn standings(sql: &Connection, flow: &str, asked: &[Asked]) -> Done<V
 }
 
 fn standing(sql: &Connection, flow: &str, asked: &Asked) -> Done<Standing> {
+    let before = match &asked.read_at {
+        Some(read_at) => place::before(sql, flow, read_at)?,
+        None => None,
+    };
+    match before {
+        None => in_lane(sql, flow, &asked.lane, asked.entry),
+        Some(Before::Known) => Ok(Standing::Known),
+        // Whatever its lane says: it goes on where it was when the broker did not learn of it.
+        Some(Before::Again(entry)) => {
+            let skipped = match in_lane(sql, flow, &asked.lane, Some(entry))? {
+                Standing::Turn { skipped, .. } => skipped,
+                _ => Vec::new(),
+            };
+            Ok(Standing::Turn { skipped, entry: Some(entry) })
+        }
+    }
+}
+
+fn in_lane(sql: &Connection, flow: &str, name: &LaneName, asked: Option<EntryId>) -> Done<Standing> {
     type Columns = (Option<Vec<u8>>, Option<String>, Option<String>);
     let lane: Option<Columns> = sql
         .prepare_cached(
             "SELECT l.head, l.skipped, (SELECT e.mid FROM entries e WHERE e.id = l.head)
              FROM lanes l WHERE l.flow = ?1 AND l.lane = ?2",
         )?
-        .query_row(params![flow, asked.lane.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row(params![flow, name.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((head, skipped, mid)) = lane else { return Ok(Standing::Open) };
     let head = head.map(|bytes| entry_id(&bytes)).transpose()?;
     let behind = Ok(Standing::Behind { head: mid });
-    let Some(entry) = asked.entry else { return behind };
+    let Some(entry) = asked else { return behind };
     let message = match head {
         Some(head) if head == entry => message_of(sql, entry)?,
         Some(_) => return behind,
-        None => match let_go(sql, flow, &asked.lane, entry)? {
+        None => match let_go(sql, flow, name, entry)? {
             Some(message) => Some(message),
             None => return behind,
         },
     };
     let before = read_skipped(skipped.as_deref())?.into_iter();
     let before = before.filter(|(row, _)| message.is_none_or(|message| *row < message));
-    Ok(Standing::Turn { skipped: before.map(|(_, mid)| mid).collect() })
+    Ok(Standing::Turn { skipped: before.map(|(_, mid)| mid).collect(), entry: None })
 }
 
 fn message_of(sql: &Connection, entry: EntryId) -> Done<Option<i64>> {

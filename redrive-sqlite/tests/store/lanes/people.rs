@@ -102,7 +102,8 @@ async fn what_is_skipped_is_told_to_those_behind_it_and_to_nobody_else() {
     world.act(Deed::Skip, "head").await;
     assert_eq!(world.state("head").await, EntryState::Parked);
     assert_eq!(world.state("f2").await, EntryState::Parked);
-    let skipped = |ids: &[&str]| Standing::Turn { skipped: ids.iter().map(ToString::to_string).collect() };
+    let skipped =
+        |ids: &[&str]| Standing::Turn { skipped: ids.iter().map(ToString::to_string).collect(), entry: None };
     let f1 = world.take_one("f1").await;
     assert_eq!(world.standing(Some(&f1)).await, skipped(&["head"]));
     world.recovers(&f1).await;

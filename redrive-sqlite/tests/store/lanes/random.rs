@@ -144,7 +144,7 @@ impl World {
     }
 
     async fn subscribe(&mut self) {
-        let subscription = Subscription { flow: "orders".into(), source: "orders".into() };
+        let subscription = Subscription::new("orders", "orders");
         self.source = Some(self.broker.subscribe(&subscription).await.unwrap());
     }
 
@@ -213,7 +213,7 @@ impl World {
     }
 
     async fn standing(&self, lane: usize, entry: Option<EntryId>) -> Standing {
-        let asked = [Asked { lane: name_of(lane), entry }];
+        let asked = [Asked { lane: name_of(lane), entry, read_at: None }];
         self.ledger.standings("orders", &asked).await.unwrap().remove(0)
     }
 
@@ -230,6 +230,7 @@ impl World {
                 self.model.has_its_turn(&id);
                 if self.known.contains(&lane) { Plan::Keep(quarantine(lane).lane()) } else { Plan::Try }
             }
+            Standing::Known => unreachable!("nothing here was read from another broker"),
         };
         self.hands.entry(lane).or_default().plan = Some(plan);
     }

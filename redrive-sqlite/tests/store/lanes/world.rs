@@ -62,7 +62,7 @@ impl World {
 
     pub(super) async fn standing(&self, delivery: Option<&Delivery>) -> Standing {
         let entry = delivery.and_then(|delivery| delivery.trail.entry_id.as_ref()?.parse().ok());
-        let asked = [Asked { lane: lane(), entry }];
+        let asked = [Asked { lane: lane(), entry, read_at: None }];
         self.store.standings("orders", &asked).await.unwrap().remove(0)
     }
 
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-pub(super) const TURN: Standing = Standing::Turn { skipped: Vec::new() };
+pub(super) const TURN: Standing = Standing::Turn { skipped: Vec::new(), entry: None };
 
 pub(super) fn behind(head: &str) -> Standing {
     Standing::Behind { head: Some(head.to_owned()) }

@@ -1,0 +1,238 @@
+//! Kills the real binary on a real Kafka at every named moment, and at random ones, and counts.
+//!
+//! Nothing is lost, no message is tried more often than its budget and the attempts that were in flight, and with
+//! transactions every dead letter and every parked message is there exactly once for who reads committed records.
+
+mod blocking;
+mod cluster;
+#[path = "../kill/http.rs"]
+#[allow(dead_code, reason = "the embedded test uses more of it")]
+mod http;
+#[path = "../kill/member.rs"]
+mod member;
+#[path = "../kill/scenario.rs"]
+mod scenario;
+mod setting;
+
+use cluster::{Cluster, eventually};
+use http::Journal;
+use member::{Member, Seat};
+use redrive::core::{Random as _, SplitMix64};
+use redrive::engine::fail;
+use scenario::{BUDGET, check_ledger, each, messages, rounds};
+use setting::Setting;
+
+/// How many scenarios run at once: most of their time they wait until Kafka has noticed that a member is gone.
+const AT_ONCE: usize = 5;
+
+/// How a flow settles, and what may therefore be there twice after a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Nothing.
+    Transactional,
+    /// Copies whose originals were not released yet, and so the attempts that follow.
+    Plain,
+    /// Dead letters whose originals waited in the ledger.
+    LedgerFirst,
+}
+
+impl Way {
+    fn setting<'a>(self, cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
+        let (settle, delay) = match self {
+            Self::Transactional => ("transactional", "cascade"),
+            Self::Plain => ("plain", "cascade"),
+            Self::LedgerFirst => ("transactional", "ledger"),
+        };
+        Setting {
+            cluster,
+            handler: journal.address,
+            settle,
+            delay,
+            retries: "retry: 20ms x3",
+            concurrency: 4,
+        }
+    }
+}
+
+/// What is counted in the end.
+struct Count<'a> {
+    cluster: &'a Cluster,
+    journal: &'a Journal,
+    way: Way,
+    /// How many attempts of a message may have been in flight at the kills.
+    kills: usize,
+    when: &'a str,
+}
+
+impl Count<'_> {
+    fn check(&self, messages: &[(String, &str)]) {
+        let Self { cluster, journal, way, kills, when } = self;
+        let (dead, parked) = (cluster.found(".dlq"), cluster.found(".parking"));
+        let calls = journal.calls();
+        for (id, body) in messages {
+            let answers = calls.get(id).cloned().unwrap_or_default();
+            let (dead, parked) = (dead.get(id).copied().unwrap_or(0), parked.get(id).copied().unwrap_or(0));
+            let found =
+                format!("{when}: {id} ({body}): {answers:?}, {dead} times dead, {parked} times parked");
+            match *body {
+                "ok" | "flaky" => {
+                    assert!(answers.contains(&200), "lost: {found}");
+                    assert_eq!((dead, parked), (0, 0), "{found}");
+                }
+                "bad" => assert!(parked > 0 && dead == 0, "lost: {found}"),
+                _ => assert!(dead > 0 && parked == 0, "lost: {found}"),
+            }
+            match way {
+                Way::Transactional => {
+                    assert!(dead + parked <= 1, "there twice: {found}");
+                    let least = if *body == "down" { BUDGET } else { 1 };
+                    assert!((least..=BUDGET + kills).contains(&answers.len()), "over its budget: {found}");
+                }
+                // A copy that is there twice is tried twice, each within its budget and the attempt in flight.
+                Way::Plain | Way::LedgerFirst => {
+                    assert!(dead + parked <= 1 + kills, "there more often than killed: {found}");
+                    assert!(answers.len() <= (BUDGET + 1) * (1 + kills), "over its budget: {found}");
+                }
+            }
+        }
+        let known = |id: &String| messages.iter().any(|(other, _)| other == id);
+        assert!(dead.keys().chain(parked.keys()).all(known), "{when}: {dead:?} {parked:?}");
+    }
+}
+
+/// Lets one member run until nothing is left; it dies when a point is passed for the nth time. How often it died.
+fn scenario(point: &str, nth: usize, way: Way, messages: &[(String, &str)]) -> usize {
+    scenario_with(&format!("{point}:{nth}"), way, messages).unwrap_or(1)
+}
+
+/// The same by what its environment says. Nothing where there is no Kafka to be had.
+fn scenario_with(fail: &str, way: Way, messages: &[(String, &str)]) -> Option<usize> {
+    let cluster = Cluster::shared("point")?;
+    let when = format!("{fail} ({way:?})");
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::start();
+    cluster.make_source(2);
+    cluster.produce(messages, 2);
+    let setting = way.setting(&cluster, &journal);
+    let config = setting.config();
+    let seat = Seat { config: &config, data: folder.path().join("kill.db") };
+    let mut fail = Some(fail);
+    let mut deaths = 0;
+    loop {
+        let ended = seat.start(true, fail).is_some_and(Member::ended);
+        if ended {
+            break;
+        }
+        deaths += 1;
+        fail = None;
+    }
+    Count { cluster: &cluster, journal: &journal, way, kills: deaths, when: &when }.check(messages);
+    check_ledger(&seat.data, Some(messages), &when);
+    Some(deaths)
+}
+
+#[test]
+fn nothing_is_lost_at_any_named_moment() {
+    let transactional = fail::KAFKA.iter().map(|point| (*point, Way::Transactional));
+    let plain = fail::KAFKA_PLAIN.iter().map(|point| (*point, Way::Plain));
+    let ledger = fail::LEDGER_FIRST.iter().map(|point| (*point, Way::LedgerFirst));
+    let all: Vec<(&str, Way)> = transactional.chain(plain).chain(ledger).collect();
+    each(AT_ONCE, &all, |_, (point, way)| {
+        // Without a transaction only positions are committed, of what came through.
+        let no_copies = *way == Way::Transactional && *point == "kafka.after_release";
+        let mut messages = messages(0, 8);
+        if no_copies {
+            for (_, body) in &mut messages {
+                *body = "ok";
+            }
+        }
+        // The second time it is passed, when there is one: the first is often before anything of interest.
+        let deaths = match scenario(point, 2, *way, &messages) {
+            0 => scenario(point, 1, *way, &messages),
+            deaths => deaths,
+        };
+        assert!(deaths > 0, "{point} was never passed ({way:?})");
+    });
+}
+
+/// The last settlement of a message that is given up is its dead letter. When the ledger does not learn of it from the
+/// process that wrote it, it must not take the message for one that came through.
+#[test]
+fn a_dead_letter_that_the_ledger_was_not_told_of_is_not_taken_for_recovered() {
+    let down = [("message-3".to_owned(), "down")];
+    assert_eq!(scenario("apart.after_broker", BUDGET, Way::Transactional, &down), 1);
+}
+
+/// A settler that hangs in the middle of a transaction until the broker has given that up: it is told so, and settles once
+/// more what is not settled.
+#[test]
+fn a_transaction_that_takes_too_long_is_made_again() {
+    // The broker gives a transaction ten seconds, and looks for those that have had them every ten.
+    let Some(deaths) = scenario_with("kafka.before_commit:2:22000", Way::Transactional, &messages(0, 8))
+    else {
+        return;
+    };
+    assert_eq!(deaths, 0);
+}
+
+/// Two members, and messages that arrive in waves. In the middle of each wave one of them is killed, and a new process
+/// takes its seat; in the middle of the last one both are.
+fn random(round: usize, seed: u64) {
+    const WAVES: usize = 3;
+    const WAVE: usize = 24;
+    const PARTITIONS: i32 = 4;
+    let mut rng = SplitMix64::new(seed);
+    // In every third round the broker is killed as well, and every fourth one settles plainly.
+    let breaks = round % 3 == 2;
+    let way = if round % 4 == 3 { Way::Plain } else { Way::Transactional };
+    let cluster = if breaks { Cluster::own("random") } else { Cluster::shared("random") };
+    let Some(cluster) = cluster else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::start();
+    cluster.make_source(PARTITIONS);
+    let setting = way.setting(&cluster, &journal);
+    let config = setting.config();
+    let seats = ["a.db", "b.db"].map(|name| Seat { config: &config, data: folder.path().join(name) });
+    let mut members: Vec<Member> = seats.iter().map(|seat| seat.start(false, None).unwrap()).collect();
+    let (mut kills, mut written) = (0, Vec::new());
+    for wave in 0..WAVES {
+        let messages = messages(wave * WAVE, WAVE);
+        cluster.produce(&messages, PARTITIONS);
+        let enough = rng.between(1, WAVE as u64) as usize;
+        eventually("a wave is under way", || {
+            let calls = journal.calls();
+            let begun = messages.iter().filter(|(id, _)| calls.contains_key(id)).count();
+            if begun >= enough { Ok(()) } else { Err(format!("{begun} of {enough}")) }
+        });
+        written.extend(messages);
+        if breaks && wave == 1 {
+            cluster.kill_and_start();
+            // All that is in flight may come again, at both members.
+            kills += 2;
+            continue;
+        }
+        let which = rng.between(0, 1) as usize;
+        members.remove(which).kill();
+        members.insert(which, seats[which].start(false, None).unwrap());
+        kills += 1;
+    }
+    for member in members.drain(..) {
+        member.kill();
+        kills += 1;
+    }
+    // Both at once: who comes first has everything until the other one comes.
+    let last: Vec<Member> = seats.iter().map(|seat| seat.start(true, None).unwrap()).collect();
+    assert!(last.into_iter().all(Member::ended), "round {round}: a member was killed by nobody");
+    let when = format!("round {round} of seed {seed:#x}");
+    Count { cluster: &cluster, journal: &journal, way, kills, when: &when }.check(&written);
+    for seat in &seats {
+        check_ledger(&seat.data, None, &when);
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_members_and_the_broker_are_killed_at_random() {
+    let mut rng = SplitMix64::new(0x5eed);
+    let seeds: Vec<u64> = (0..rounds()).map(|_| rng.next_u64()).collect();
+    each(AT_ONCE, &seeds, |round, seed| random(round, *seed));
+}

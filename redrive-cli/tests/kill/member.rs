@@ -1,0 +1,101 @@
+//! The real binary as a member of a flow on a broker, with a data file of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+use crate::eventually;
+
+/// A process that runs the flow.
+pub(crate) struct Member {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+/// Where a member keeps its data, over as many processes as it takes.
+pub(crate) struct Seat<'a> {
+    /// The configuration file's text.
+    pub(crate) config: &'a str,
+    pub(crate) data: PathBuf,
+}
+
+impl Seat<'_> {
+    /// Starts a process and waits until it is ready; nothing when it died before that. It ends by itself when there is
+    /// nothing left to do and it was told to.
+    pub(crate) fn start(&self, ends: bool, fail: Option<&str>) -> Option<Member> {
+        let config = self.data.with_extension("yaml");
+        std::fs::write(&config, self.config).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+        command.args(["run", "--listen", "off", "--log-level", "warn", "-c"]).arg(config);
+        command.arg("--data").arg(&self.data);
+        if ends {
+            command.args(["--exit-when-idle", "1s"]);
+        }
+        command.env_remove("REDRIVE_FAIL").env_remove("REDRIVE_DATA").env_remove("REDRIVE_CONFIG");
+        if let Some(point) = fail {
+            command.env("REDRIVE_FAIL", point);
+        }
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let told = Arc::clone(&said);
+        // Read to its end, so that it never waits for a reader.
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                told.lock().unwrap().push(line);
+            }
+        });
+        let mut member = Member { child, said };
+        let ready = eventually("a member is ready or dead", || match member.child.try_wait().unwrap() {
+            Some(status) => Ok(Err(status)),
+            None if member.said().lines().any(|line| line.starts_with("redrive ready")) => Ok(Ok(())),
+            None => Err(member.said()),
+        });
+        match ready {
+            Ok(()) => Some(member),
+            Err(status) => {
+                assert!(
+                    was_killed(status),
+                    "it ended by itself before it was ready: {status}\n{}",
+                    member.said()
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Member {
+    /// What it has said so far.
+    fn said(&self) -> String {
+        self.said.lock().unwrap().join("\n")
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until it has ended. Yes when it did so because nothing was left to do, no when it was killed.
+    pub(crate) fn ended(mut self) -> bool {
+        let status =
+            eventually("a member ends", || self.child.try_wait().unwrap().ok_or_else(|| self.said()));
+        assert!(status.success() || was_killed(status), "it failed with {status}:\n{}", self.said());
+        status.success()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether it was ended by a signal, as an aborted or killed process is.
+fn was_killed(status: ExitStatus) -> bool {
+    status.signal().is_some()
+}

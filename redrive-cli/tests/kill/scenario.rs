@@ -1,0 +1,60 @@
+//! What every test has in common that kills members of a flow on a broker.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redrive::engine::port::{EntryState, Filter, Ledger as _, Page};
+use redrive::sqlite::{Options, Store};
+
+/// Attempts that the policy of the test allows: one and three retries.
+pub(crate) const BUDGET: usize = 4;
+
+/// Messages that come through, come through late, are bad, and never come through.
+pub(crate) fn messages(from: usize, count: usize) -> Vec<(String, &'static str)> {
+    let bodies = ["ok", "flaky", "bad", "down"];
+    (from..from + count).map(|number| (format!("message-{number}"), bodies[number % bodies.len()])).collect()
+}
+
+/// Opens a ledger that nobody has open any more: it does not contradict itself. The only member's also says of no message
+/// that it came through, or did not, when that is not so; one of several may not have seen yet what others did.
+pub(crate) fn check_ledger(data: &Path, of_all: Option<&[(String, &str)]>, when: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(data, Options::default()).unwrap();
+        let problems = store.check().await.unwrap();
+        assert!(problems.is_empty(), "{when}: {problems:?}");
+        let Some(messages) = of_all else { return };
+        let page = Page { limit: 1_000, after: None };
+        for entry in store.search(&Filter::default(), &page).await.unwrap().entries {
+            let (_, body) = messages.iter().find(|(id, _)| *id == entry.message.id).unwrap();
+            let (id, state) = (&entry.message.id, entry.state);
+            let said = format!("{when}: {id} ({body}) is {state} because {}", entry.because);
+            match *body {
+                "bad" | "down" => assert_ne!(state, EntryState::Recovered, "{said}"),
+                _ => assert!(!matches!(state, EntryState::Dead | EntryState::Parked), "{said}"),
+            }
+        }
+    });
+}
+
+/// Runs work for each of these, a few at a time.
+pub(crate) fn each<T: Sync>(at_once: usize, all: &[T], work: impl Fn(usize, &T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.min(all.len()) {
+            scope.spawn(|| {
+                while let Some((place, one)) = {
+                    let place = next.fetch_add(1, Ordering::SeqCst);
+                    all.get(place).map(|one| (place, one))
+                } {
+                    work(place, one);
+                }
+            });
+        }
+    });
+}
+
+/// How many rounds of random kills; a soak asks for more.
+pub(crate) fn rounds() -> usize {
+    std::env::var("REDRIVE_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
+}

@@ -1,0 +1,327 @@
+//! The thread of a member: polls, answers rebalances, hands records on.
+
+mod group;
+mod waiting;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::Message as _;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use redrive_core::Timestamp;
+use redrive_engine::port::{Clock, Delivery, PortError};
+
+use super::member::{Member, Reach};
+use super::watch::Watch;
+use crate::alarms::Alarms;
+use crate::client;
+use crate::copy::Copies;
+use crate::delay::Window;
+use crate::look::Look;
+use crate::metrics;
+use crate::options::KafkaFlow;
+use crate::record::{Carver, Spot};
+use crate::settle::Settler;
+use group::Underway;
+
+/// How long a poll waits at most: also how long closing and giving up may go unnoticed.
+const POLL: Duration = Duration::from_millis(100);
+/// How many records are noted at once.
+const BATCH: usize = 500;
+/// How long polling waits for the flow to take something before a partition is paused. Pausing throws away what was
+/// fetched.
+const STALL: Duration = Duration::from_millis(500);
+/// How long one question about committed offsets may take; polling stands still meanwhile.
+const COMMITTED: Duration = Duration::from_secs(2);
+/// How often the lag is told.
+const TOLD: Duration = Duration::from_secs(1);
+/// How many records may be on their way to another topic.
+const MOVING: usize = 10_000;
+
+/// What a reader reads with.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// The flow's settings.
+    pub(crate) flow: KafkaFlow,
+    /// What is shared with the flow.
+    pub(crate) member: Arc<Member>,
+    /// What ends records that are moved on.
+    pub(crate) settler: Arc<Settler>,
+    /// Decides about waiting records.
+    pub(crate) copies: Arc<Copies>,
+    /// What people should know of.
+    pub(crate) alarms: Arc<Alarms>,
+    /// Looks at what other groups have committed.
+    pub(crate) look: Arc<Look>,
+    /// Says when something is due.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A record that waits for its time.
+#[derive(Debug, Clone)]
+pub(crate) struct Waits {
+    /// What is handed out, or moved on.
+    pub(crate) delivery: Delivery,
+    /// When it was appended to its topic.
+    pub(crate) appended: Timestamp,
+}
+
+/// A member's thread.
+pub(crate) struct Reader {
+    with: Reading,
+    consumer: Arc<BaseConsumer<Watch>>,
+    carver: Carver,
+    spots: Vec<Spot>,
+    paused: HashSet<u32>,
+    /// Streams that hold their share of what can be handed out.
+    full: HashSet<u32>,
+    /// Streams that hold their share of what waits.
+    ahead: HashSet<u32>,
+    underway: Option<Underway>,
+    waiting: Window<Waits>,
+    moving: Arc<AtomicUsize>,
+    closed: bool,
+    /// When the lag was told last.
+    told: Instant,
+}
+
+impl Reader {
+    pub(crate) fn new(with: Reading, consumer: Arc<BaseConsumer<Watch>>) -> Self {
+        Self {
+            waiting: Window::new(with.flow.window),
+            carver: Carver::new(with.copies.rules()),
+            with,
+            consumer,
+            spots: Vec::new(),
+            paused: HashSet::new(),
+            full: HashSet::new(),
+            ahead: HashSet::new(),
+            underway: None,
+            moving: Arc::default(),
+            closed: false,
+            told: Instant::now(),
+        }
+    }
+
+    /// Reads until the member is closed and nothing is in hand, then leaves the group.
+    pub(crate) fn run(mut self) {
+        while !self.with.member.may_leave() {
+            self.answer_group();
+            self.look_at_waiting();
+            self.hold_back();
+            self.tell_lag();
+            self.read();
+        }
+        self.with.settler.end();
+        self.consumer.context().leave();
+        self.consumer.unsubscribe();
+        self.with.member.leave();
+        // The last one to hold the client waits until the group knows.
+        drop(self.consumer);
+    }
+
+    /// Tells how far each partition is behind.
+    fn tell_lag(&mut self) {
+        if self.told.elapsed() < TOLD {
+            return;
+        }
+        self.told = Instant::now();
+        for Reach { topic, partition, next, open } in self.with.member.reach() {
+            let Some(fetched) = self.consumer.context().fetched(&topic, partition) else { continue };
+            // What lies between the last record and the next one to fetch is no record.
+            let read = if fetched.queued == 0 { fetched.next.max(next) } else { next };
+            let lag = fetched.end.saturating_sub(read).max(0).cast_unsigned() + open as u64;
+            metrics::lag(&self.with.flow.flow, &topic, partition, lag);
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.with.clock.now()
+    }
+
+    /// Polls once, and takes what is there already.
+    fn read(&mut self) {
+        let mut read: Vec<(Delivery, Timestamp)> = Vec::new();
+        let mut wait = self.patience();
+        let now = self.now();
+        while read.len() < BATCH {
+            let consumer = Arc::clone(&self.consumer);
+            match consumer.poll(wait) {
+                Some(Ok(record)) => {
+                    if let Some(delivery) = self.carve(&record, now) {
+                        read.push(delivery);
+                    }
+                }
+                Some(Err(error)) => self.trouble(&error),
+                None => break,
+            }
+            wait = Duration::ZERO;
+        }
+        if let Some(trouble) = self.consumer.context().trouble() {
+            tracing::debug!(group = self.with.member.group, trouble, "the client is in trouble");
+        }
+        let group = &self.with.member.group;
+        if !read.is_empty() {
+            self.with.alarms.clear("source_missing", group);
+            self.with.alarms.clear("cannot_read", group);
+            self.take_in(read);
+        }
+    }
+
+    /// Whether as many records are on their way as may be.
+    fn is_busy_moving(&self) -> bool {
+        self.moving.load(Ordering::Relaxed) >= MOVING
+    }
+
+    /// How long a poll may wait.
+    fn patience(&self) -> Duration {
+        let until_due = self.waiting.next_due().map(|due| due.since(self.now()));
+        if self.is_busy_moving() { Duration::from_millis(5) } else { until_due.unwrap_or(POLL).min(POLL) }
+    }
+
+    fn carve(&mut self, record: &BorrowedMessage<'_>, now: Timestamp) -> Option<(Delivery, Timestamp)> {
+        let (topic, partition) = (record.topic(), record.partition());
+        let spot = self.spots.iter().find(|spot| spot.partition == partition && *spot.topic == *topic)?;
+        let appended = record.timestamp().to_millis().map_or(now, Timestamp::from_millis);
+        Some((self.carver.delivery(record, spot, now), appended))
+    }
+
+    fn take_in(&mut self, read: Vec<(Delivery, Timestamp)>) {
+        let appended: Vec<((u32, u64), Timestamp)> = if self.with.member.waits {
+            read.iter().map(|(one, at)| ((one.tag.stream, one.tag.number), *at)).collect()
+        } else {
+            Vec::new()
+        };
+        let mut deliveries: Vec<Delivery> = read.into_iter().map(|(delivery, _)| delivery).collect();
+        let back = self.with.member.take_in(&mut deliveries);
+        let mut times = appended.into_iter();
+        for delivery in deliveries {
+            let key = (delivery.tag.stream, delivery.tag.number);
+            let at = times.find(|(other, _)| *other == key).map_or(delivery.ready_at, |(_, at)| at);
+            self.sort(Waits { delivery, appended: at });
+        }
+        if let Some(stream) = back {
+            self.begin_anew(stream);
+        }
+    }
+
+    /// A partition goes back to offsets that were read before: its topic was deleted and made anew. What is in hand of
+    /// the old one is nobody's any more, and the new one is read from its beginning.
+    fn begin_anew(&mut self, stream: u32) {
+        let Some(place) = self.spots.iter().position(|spot| spot.stream == stream) else { return };
+        let old = self.spots[place].clone();
+        tracing::warn!(topic = %old.topic, partition = old.partition, "a topic was made anew; it is read from its beginning");
+        self.with.member.drain(&[stream]);
+        self.waiting.remove_stream(stream);
+        while !self.with.member.give_up(&[stream]) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.spots[place] = self.with.member.open(&old.topic, old.partition, None);
+        self.waiting.add_stream(stream, self.with.copies.delays().least_in(&old.topic));
+        // What lies before the record that showed it would be left out otherwise.
+        while let Err(error) = self.consumer.seek(&old.topic, old.partition, Offset::Beginning, COMMITTED) {
+            tracing::warn!(%error, topic = %old.topic, partition = old.partition, "cannot go to the beginning");
+            if self.with.member.has_ended() || self.consumer.context().takes_next() {
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn trouble(&self, error: &KafkaError) {
+        let group = &self.with.member.group;
+        match error {
+            KafkaError::MessageConsumptionFatal(code) => {
+                tracing::error!(group, %code, "the member has failed for good");
+                let text = format!("reading as `{group}` has failed for good, a restart is needed: {code}");
+                self.with.alarms.raise("reader_failed", group, text.clone());
+                self.with.member.report(PortError::Broken(text));
+            }
+            KafkaError::MessageConsumption(code) if client::is_missing(*code) => {
+                let text =
+                    format!("a topic that `{group}` reads is not there; it is read once it is: {code}");
+                self.with.alarms.raise("source_missing", group, text);
+            }
+            KafkaError::MessageConsumption(
+                code @ (RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::Authentication),
+            ) => self.with.member.report(PortError::Unavailable(format!("Kafka does not answer: {code}"))),
+            KafkaError::MessageConsumption(
+                code @ (RDKafkaErrorCode::NotImplemented
+                | RDKafkaErrorCode::BadCompression
+                | RDKafkaErrorCode::BadMessage
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::GroupAuthorizationFailed),
+            ) => {
+                let text = format!("`{group}` cannot read, and reads nothing past it: {code}");
+                self.with.alarms.raise("cannot_read", group, text);
+            }
+            other => tracing::debug!(group, error = %other, "a poll failed; the next one may not"),
+        }
+    }
+}
+
+/// Back-pressure.
+impl Reader {
+    /// Pauses what holds its share, and reads on what does not any more.
+    fn hold_back(&mut self) {
+        if self.with.member.is_closed() {
+            if !self.closed {
+                self.closed = true;
+                let all: Vec<u32> = self.spots.iter().map(|spot| spot.stream).collect();
+                self.pause(&all);
+            }
+            return;
+        }
+        let mut full = self.with.member.wait_for_room(Duration::ZERO);
+        // A flow that is quick makes room in a moment. What waits must not wait for that.
+        if !self.with.member.waits && full.iter().any(|stream| !self.full.contains(stream)) {
+            full = self.with.member.wait_for_room(STALL);
+        }
+        self.full.retain(|stream| !self.with.member.is_low(*stream));
+        self.full.extend(full);
+        if self.with.member.waits {
+            let steering = self.waiting.steer(self.now());
+            self.ahead.extend(steering.pause);
+            self.ahead.retain(|stream| !steering.resume.contains(stream));
+            metrics::window_full(&self.with.flow.flow, self.waiting.is_full());
+        }
+        let wanted: HashSet<u32> = self.full.union(&self.ahead).copied().collect();
+        let pause: Vec<u32> = wanted.difference(&self.paused).copied().collect();
+        let resume: Vec<u32> = self.paused.difference(&wanted).copied().collect();
+        self.pause(&pause);
+        self.resume(&resume);
+    }
+
+    fn list(&self, streams: &[u32]) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for spot in self.spots.iter().filter(|spot| streams.contains(&spot.stream)) {
+            list.add_partition(&spot.topic, spot.partition);
+        }
+        list
+    }
+
+    fn pause(&mut self, streams: &[u32]) {
+        if streams.is_empty() {
+            return;
+        }
+        match self.consumer.pause(&self.list(streams)) {
+            Ok(()) => self.paused.extend(streams),
+            Err(error) => tracing::debug!(%error, "cannot pause"),
+        }
+    }
+
+    fn resume(&mut self, streams: &[u32]) {
+        if streams.is_empty() {
+            return;
+        }
+        match self.consumer.resume(&self.list(streams)) {
+            Ok(()) => self.paused.retain(|stream| !streams.contains(stream)),
+            Err(error) => tracing::debug!(%error, "cannot read on"),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Messages that wait in topics and come when they are due.
+
+use std::time::Duration;
+
+use redrive_core::Timestamp;
+use redrive_core::headers::Trail;
+use redrive_engine::port::{
+    Broker as _, Clock as _, Delivery, Outcome, Settlement, Subscription, SystemClock,
+};
+use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow, Role};
+
+use crate::stage::{Seat, Stage, eventually, numbers};
+
+fn now() -> Timestamp {
+    SystemClock::default().now()
+}
+
+fn flow(stage: &Stage, delay: DelayMode) -> KafkaFlow {
+    KafkaFlow {
+        delay,
+        steps: vec![Duration::from_secs(1)],
+        longest_delay: Duration::from_secs(10),
+        ..stage.flow()
+    }
+}
+
+/// Makes what the flow needs.
+async fn make(flow: &KafkaFlow) {
+    let broker = KafkaBroker::new(flow.clone()).unwrap();
+    let subscription = Subscription::new(flow.flow.clone(), flow.topics[0].as_str());
+    let plan = broker.plan(&subscription).await.unwrap();
+    broker.apply(&plan).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(broker)).await.unwrap();
+}
+
+fn trail(delivery: &Delivery) -> Trail {
+    let mut trail = Trail { attempt: delivery.trail.attempt + 1, ..(*delivery.trail).clone() };
+    if trail.origin.topic.is_none() {
+        trail.origin.topic = Some((&*delivery.source.name).into());
+        trail.origin.partition = delivery.source.partition;
+        trail.origin.offset = delivery.source.offset;
+    }
+    trail
+}
+
+fn delay(delivery: &Delivery, until: Timestamp) -> Settlement {
+    let mut settlement = Settlement::plain(delivery.clone(), Outcome::Delay { until });
+    settlement.trail = Some(Box::new(trail(delivery)));
+    settlement
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_message_comes_when_it_is_due_in_every_mode() {
+    for mode in [DelayMode::Cascade, DelayMode::Tiered, DelayMode::Single, DelayMode::Pointer] {
+        let Some(stage) = Stage::shared("delayed") else { return };
+        stage.topic(&stage.name, 2, &[]).await;
+        let flow = flow(&stage, mode);
+        make(&flow).await;
+        stage.produce(&stage.name, 0, 0..10).await;
+        stage.produce(&stage.name, 1, 10..20).await;
+        let mut seat = Seat::new(flow.clone()).await;
+        let taken = seat.take(20).await;
+        let begun = now();
+        let due = |one: &Delivery| begun + Duration::from_millis(400 + 150 * one.tag.number);
+        let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, due(one))).collect();
+        let answers = seat.broker.settle(&batch).await;
+        let copies: Vec<_> = answers.into_iter().map(|one| one.unwrap().copy.unwrap()).collect();
+        assert_eq!(seat.broker.passed(&copies).await.unwrap(), vec![false; 20]);
+
+        let mut again = Vec::new();
+        while again.len() < 20 {
+            for one in seat.take(1).await {
+                let original = taken.iter().find(|other| other.message.id == one.message.id).unwrap();
+                assert!(now() >= due(original), "{mode:?}: never early");
+                assert_eq!(one.ready_at, due(original));
+                assert_eq!(one.message.body, original.message.body, "{mode:?}");
+                assert_eq!(one.message.key, original.message.key);
+                assert_eq!(one.source.partition, original.source.partition, "the same partition");
+                assert_eq!(one.trail.attempt, 1);
+                again.push(one);
+            }
+        }
+        let mut all = numbers(&again);
+        all.sort_unstable();
+        assert_eq!(all, (0..20).collect::<Vec<_>>(), "{mode:?}");
+        seat.end(&again, &Outcome::Ack).await;
+        assert_eq!(seat.broker.passed(&copies).await.unwrap(), vec![true; 20], "{mode:?}");
+        eventually("nothing is left", async || {
+            let depth = seat.source.depth().await.ok()?;
+            (depth.ready == 0 && depth.waiting == 0).then_some(())
+        })
+        .await;
+        seat.leave().await;
+    }
+}
+
+/// What waits outlives the process, and is run once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_what_waits() {
+    let Some(stage) = Stage::shared("waits") else { return };
+    stage.topic(&stage.name, 1, &[]).await;
+    let flow = flow(&stage, DelayMode::Cascade);
+    make(&flow).await;
+    stage.produce(&stage.name, 0, 0..10).await;
+    let mut seat = Seat::new(flow.clone()).await;
+    let taken = seat.take(10).await;
+    let until = now() + Duration::from_secs(3);
+    let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, until)).collect();
+    assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
+    seat.leave().await;
+
+    let mut next = Seat::new(flow.clone()).await;
+    let again = next.take(10).await;
+    assert!(now() >= until);
+    assert_eq!(numbers(&again), (0..10).collect::<Vec<_>>());
+    next.end(&again[..5], &Outcome::Ack).await;
+    next.leave().await;
+
+    let mut last = Seat::new(flow).await;
+    let rest = last.take(5).await;
+    assert_eq!(numbers(&rest), (5..10).collect::<Vec<_>>());
+    last.end(&rest, &Outcome::Ack).await;
+    last.leave().await;
+}
+
+/// Three processes, each with its part: one reads the source, one moves what waits, one runs what is due.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_can_run_apart() {
+    let Some(stage) = Stage::shared("roles") else { return };
+    stage.topic(&stage.name, 1, &[]).await;
+    let flow = flow(&stage, DelayMode::Cascade);
+    make(&flow).await;
+    stage.produce(&stage.name, 0, 0..10).await;
+    let part = |role: Role| KafkaFlow { role, instance: format!("{role:?}"), ..flow.clone() };
+    let mut main = Seat::new(part(Role::Main)).await;
+    let mover = Seat::new(part(Role::Delay)).await;
+    let mut retry = Seat::new(part(Role::Retry)).await;
+    let taken = main.take(10).await;
+    let begun = now();
+    let due = |one: &Delivery| begun + Duration::from_millis(1_000 + 300 * one.tag.number);
+    let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, due(one))).collect();
+    assert!(main.broker.settle(&batch).await.iter().all(Result::is_ok));
+    let again = retry.take(10).await;
+    let mut all = numbers(&again);
+    all.sort_unstable();
+    assert_eq!(all, (0..10).collect::<Vec<_>>());
+    retry.end(&again, &Outcome::Ack).await;
+    assert!(retry.take_now(10).await.is_empty(), "each comes once");
+    assert!(main.take_now(10).await.is_empty());
+    for seat in [main, mover, retry] {
+        seat.leave().await;
+    }
+}
+
+/// One process that did all is followed by one for each part, and the other way round: nothing is left to somebody who is
+/// not there, and nothing comes twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_may_be_divided_and_put_together_again() {
+    let Some(stage) = Stage::shared("divided") else { return };
+    stage.topic(&stage.name, 1, &[]).await;
+    // The longest level has 6 s: a longer wait goes through it twice.
+    let level = format!("{}.retry.6s", stage.name);
+    let flow = KafkaFlow {
+        steps: vec![Duration::from_secs(1), Duration::from_secs(6)],
+        longest_delay: Duration::from_secs(6),
+        ..flow(&stage, DelayMode::Cascade)
+    };
+    make(&flow).await;
+    let part = |role: Role| KafkaFlow { role, instance: format!("{role:?}"), ..flow.clone() };
+    let divert = async |seat: &mut Seat, numbers: std::ops::Range<usize>| {
+        let count = numbers.len();
+        stage.produce(&stage.name, 0, numbers).await;
+        let taken = seat.take(count).await;
+        let until = now() + Duration::from_millis(11_500);
+        let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, until)).collect();
+        assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
+    };
+    let mut all = Seat::new(part(Role::All)).await;
+    divert(&mut all, 0..5).await;
+    all.leave().await;
+
+    // The retry part alone does not begin, and says why.
+    let mut retry = Seat::new(part(Role::Retry)).await;
+    eventually("the alarm", async || {
+        retry.broker.alarms().iter().any(|alarm| alarm.name == "delay_missing").then_some(())
+    })
+    .await;
+    let mover = Seat::new(part(Role::Delay)).await;
+    let mut main = Seat::new(part(Role::Main)).await;
+    divert(&mut main, 5..10).await;
+    let mut again = retry.take(5).await;
+    again.extend(retry.take(5).await);
+    let mut came = numbers(&again);
+    came.sort_unstable();
+    assert_eq!(came, (0..10).collect::<Vec<_>>(), "each once");
+    retry.end(&again, &Outcome::Ack).await;
+    assert_eq!(retry.broker.alarms(), []);
+
+    // What was left to the mover keeps the one that does all from reading past it.
+    mover.leave().await;
+    divert(&mut main, 10..15).await;
+    // The last offset is the mark of the transaction.
+    let end = stage.end(&level, 0).await - 1;
+    let passed = async |group: &str| {
+        eventually("the group has passed them", async || {
+            let (offset, _) = stage.committed(group, &level, 0).await?;
+            (offset >= end).then_some(())
+        })
+        .await;
+    };
+    passed(&flow.groups.retry).await;
+    for seat in [main, retry] {
+        seat.leave().await;
+    }
+    let mut all = Seat::new(part(Role::All)).await;
+    eventually("the alarm", async || {
+        all.broker.alarms().iter().any(|alarm| alarm.name == "delay_left").then_some(())
+    })
+    .await;
+    let mover = Seat::new(part(Role::Delay)).await;
+    passed(&flow.groups.delay).await;
+    mover.leave().await;
+    let last = all.take(5).await;
+    let mut came = numbers(&last);
+    came.sort_unstable();
+    assert_eq!(came, (10..15).collect::<Vec<_>>());
+    all.end(&last, &Outcome::Ack).await;
+    assert_eq!(all.broker.alarms(), []);
+    all.leave().await;
+}
+
+/// Another schedule or mode means other topics. What waits in those of the old one is read all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_by_an_earlier_schedule_is_read() {
+    for (mode, steps) in [
+        (DelayMode::Cascade, vec![Duration::from_secs(7)]),
+        (DelayMode::Single, Vec::new()),
+        (DelayMode::Ledger, Vec::new()),
+    ] {
+        let Some(stage) = Stage::shared("earlier") else { return };
+        stage.topic(&stage.name, 1, &[]).await;
+        let before = flow(&stage, DelayMode::Cascade);
+        make(&before).await;
+        stage.produce(&stage.name, 0, 0..5).await;
+        let mut seat = Seat::new(before).await;
+        let taken = seat.take(5).await;
+        let until = now() + Duration::from_secs(1);
+        let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, until)).collect();
+        assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
+        seat.leave().await;
+
+        let after = KafkaFlow { steps, ..flow(&stage, mode) };
+        make(&after).await;
+        let mut seat = Seat::new(after.clone()).await;
+        let again = seat.take(5).await;
+        assert!(now() >= until, "{mode:?}: never early");
+        assert_eq!(numbers(&again), (0..5).collect::<Vec<_>>(), "{mode:?}");
+        seat.end(&again, &Outcome::Ack).await;
+        seat.leave().await;
+
+        // Nothing is left there: it is not read any more, and comes once.
+        stage.produce(&stage.name, 0, 5..6).await;
+        let mut seat = Seat::new(after).await;
+        let last = seat.take(1).await;
+        assert_eq!(numbers(&last), [5], "{mode:?}");
+        assert!(seat.take_now(10).await.is_empty(), "{mode:?}");
+        seat.end(&last, &Outcome::Ack).await;
+        seat.leave().await;
+    }
+}

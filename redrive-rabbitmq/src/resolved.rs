@@ -1,0 +1,116 @@
+//! What people resolved, in a queue of its own, so that a rebuild of the ledger does not bring it back.
+//!
+//! A queue is not looked at without being emptied: whoever reads it writes the last word on each entry to its end, and
+//! releases what it read after that. Each word has its time, since an old one may come to lie behind a newer one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapin::BasicProperties;
+use lapin::options::{BasicAckOptions, BasicGetOptions};
+use redrive_core::Timestamp;
+use redrive_engine::port::{EntryId, EntryState, PortError, Refusal, Resolved};
+use serde::{Deserialize, Serialize};
+
+use crate::link::{self, Link};
+use crate::look::Look;
+use crate::outbox::{Letter, NotTaken, Outbox};
+use crate::{RabbitFlow, names, trouble};
+
+/// How many words one message has.
+const WORDS: usize = 1_000;
+
+/// The last word on an entry.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Word {
+    entry: EntryId,
+    /// The state; nothing when it is open again.
+    state: Option<EntryState>,
+    at: i64,
+}
+
+/// Keeps them; when it returns they are durable.
+pub(crate) async fn keep(
+    flow: &RabbitFlow,
+    outbox: &Outbox,
+    resolved: &[Resolved],
+    now: Timestamp,
+) -> Result<(), PortError> {
+    let word = |one: &Resolved| {
+        // An entry that is open again has nothing to be remembered.
+        let open = one.state.is_unresolved() && one.state != EntryState::Parked;
+        Word { entry: one.entry, state: (!open).then_some(one.state), at: now.as_millis() }
+    };
+    let words: Vec<Word> = resolved.iter().map(word).collect();
+    write(flow, outbox, &words).await
+}
+
+async fn write(flow: &RabbitFlow, outbox: &Outbox, words: &[Word]) -> Result<(), PortError> {
+    let queue = names::resolved(flow);
+    let key = link::short(&queue)?;
+    let mut letters = Vec::new();
+    for some in words.chunks(WORDS) {
+        let body = serde_json::to_vec(some)
+            .map_err(|error| PortError::Broken(format!("what was resolved cannot be written: {error}")))?;
+        letters.push(Letter {
+            exchange: "".into(),
+            key: key.clone(),
+            properties: BasicProperties::default()
+                .with_delivery_mode(2)
+                .with_content_type("application/json".into()),
+            body: body.into(),
+            mandatory: true,
+        });
+    }
+    for written in outbox.write(&letters).await {
+        match written {
+            Ok(()) => {}
+            Err(NotTaken::Away(error)) => return Err(error),
+            Err(NotTaken::Returned) => return Err(Refusal::NotFound { what: "queue", name: queue }.into()),
+            Err(NotTaken::Nacked) => {
+                return Err(PortError::Unavailable(format!("the queue `{queue}` takes nothing")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was kept, the last word on each.
+pub(crate) async fn read(
+    flow: &RabbitFlow,
+    look: &Look,
+    link: &Arc<Link>,
+    outbox: &Outbox,
+) -> Result<Vec<Resolved>, PortError> {
+    let queue = names::resolved(flow);
+    let doing = format!("cannot read the queue `{queue}`");
+    let left = look.count(&queue).await?.map_or(0, |counted| counted.ready);
+    if left == 0 {
+        return Ok(Vec::new());
+    }
+    let channel = link.channel().await?;
+    let away = |error: lapin::Error| trouble::away(&doing, &error);
+    let name = link::short(&queue)?;
+    let mut last: BTreeMap<EntryId, Word> = BTreeMap::new();
+    let mut read_up_to = None;
+    for _ in 0..left {
+        let got = channel.basic_get(name.clone(), BasicGetOptions::default()).await.map_err(away)?;
+        let Some(got) = got else { break };
+        let words: Vec<Word> = serde_json::from_slice(&got.delivery.data).unwrap_or_default();
+        for word in words {
+            if last.get(&word.entry).is_none_or(|known| known.at <= word.at) {
+                last.insert(word.entry, word);
+            }
+        }
+        read_up_to = Some(got.delivery.delivery_tag);
+    }
+    let words: Vec<Word> = last.into_values().collect();
+    if let Some(tag) = read_up_to {
+        write(flow, outbox, &words).await?;
+        channel.basic_ack(tag, BasicAckOptions { multiple: true }).await.map_err(away)?;
+        let _ = channel.close(200, "done".into()).await;
+    }
+    let resolved =
+        words.into_iter().filter_map(|Word { entry, state, .. }| Some(Resolved { entry, state: state? }));
+    Ok(resolved.collect())
+}

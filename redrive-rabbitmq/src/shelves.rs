@@ -1,0 +1,245 @@
+//! What lies in the dead-letter queues of a flow and in those of other systems.
+//!
+//! A queue cannot be looked at and left as it is: a message that is given back again and again is deleted at its delivery
+//! limit. So each is read once. What the ledger takes over is released when the ledger has it, which is so when the next
+//! ones are asked for; what stays is written to the end of its queue first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lapin::Channel;
+use lapin::options::{BasicAckOptions, BasicGetOptions};
+use redrive_core::headers::Trail;
+use redrive_core::{Envelope, MAX_ENVELOPE_HEADERS, Message, Payload, Timestamp};
+use redrive_engine::port::{
+    Carried, Clock, Delivery, EntryState, HeaderRules, PortError, Refusal, Shelved, Shelves, SourceRef, Tag,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::copy::{KIND, LEFT_BODY};
+use crate::link::{self, Link};
+use crate::look::Look;
+use crate::outbox::{Letter, NotTaken, Outbox};
+use crate::reader::Carver;
+use crate::wire::{self, PARKED, Purpose, Read};
+use crate::{Adopt, DeadLetterFormat, Parking, RabbitFlow, names, trouble};
+
+/// The position of a look that has seen the flow's own queues.
+const SEEN: &str = "seen";
+
+/// What reading the shelves needs.
+#[derive(Debug, Clone)]
+pub(crate) struct With {
+    pub(crate) flow: Arc<RabbitFlow>,
+    pub(crate) link: Arc<Link>,
+    pub(crate) look: Arc<Look>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) carver: Arc<Carver>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// One queue to be read.
+#[derive(Debug)]
+struct Pile {
+    queue: Arc<str>,
+    /// How many lay in it when the look began.
+    left: u64,
+    /// Whether what is read stays there, at its end.
+    stays: bool,
+}
+
+/// Messages that were read and are not released.
+#[derive(Debug, Default)]
+struct Held {
+    channel: Option<Channel>,
+    up_to: Option<u64>,
+    back: Vec<Letter>,
+}
+
+/// The flow's shelves.
+pub(crate) struct QueueShelves {
+    with: With,
+    piles: VecDeque<Pile>,
+    held: Held,
+}
+
+/// Opens the shelves: from the beginning all of them, later only those that are emptied.
+pub(crate) async fn open(with: With, from: Option<&str>) -> Result<Box<dyn Shelves>, PortError> {
+    if from.is_some_and(|position| position != SEEN) {
+        let text = "the position is none that this broker gave".to_owned();
+        return Err(Refusal::Invalid(text).into());
+    }
+    let flow = &with.flow;
+    let into_ledger = flow.adopt == Adopt::IntoLedger;
+    let mut queues: Vec<(&str, bool)> = Vec::new();
+    if into_ledger || from.is_none() {
+        queues.push((&flow.dead_letter.queue, !into_ledger));
+        queues.push((names::parking(flow), !into_ledger));
+    }
+    queues.extend(flow.foreign.iter().map(|queue| (queue.as_str(), false)));
+    let mut piles: VecDeque<Pile> = VecDeque::new();
+    for (queue, stays) in queues {
+        if piles.iter().any(|pile| *pile.queue == *queue) {
+            continue;
+        }
+        let Some(counted) = with.look.count(queue).await? else { continue };
+        if counted.ready > 0 {
+            piles.push_back(Pile { queue: queue.into(), left: counted.ready, stays });
+        }
+    }
+    Ok(Box::new(QueueShelves { with, piles, held: Held::default() }))
+}
+
+impl QueueShelves {
+    /// Releases what was handed out before; what stays is at the end of its queue by then.
+    async fn release(&mut self) -> Result<(), PortError> {
+        let Some(up_to) = self.held.up_to else { return Ok(()) };
+        for written in self.with.outbox.write(&self.held.back).await {
+            match written {
+                Ok(()) => {}
+                Err(NotTaken::Away(error)) => return Err(error),
+                Err(NotTaken::Returned | NotTaken::Nacked) => {
+                    let text = "a dead letter could not be put back into its queue; it stays where it was";
+                    return Err(PortError::Unavailable(text.to_owned()));
+                }
+            }
+        }
+        if let Some(channel) = &self.held.channel {
+            let acked = channel.basic_ack(up_to, BasicAckOptions { multiple: true }).await;
+            acked.map_err(|error| trouble::away("cannot release what the ledger has", &error))?;
+        }
+        self.held.up_to = None;
+        self.held.back.clear();
+        Ok(())
+    }
+
+    async fn channel(&mut self) -> Result<Channel, PortError> {
+        if let Some(channel) = self.held.channel.as_ref().filter(|channel| channel.status().connected()) {
+            return Ok(channel.clone());
+        }
+        // What was read on the one before is in its queue again.
+        self.held = Held::default();
+        let channel = self.with.link.channel().await?;
+        self.held.channel = Some(channel.clone());
+        Ok(channel)
+    }
+}
+
+#[async_trait]
+impl Shelves for QueueShelves {
+    async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError> {
+        self.release().await?;
+        let mut shelved = Vec::new();
+        while let Some((queue, left, stays)) =
+            self.piles.front().map(|pile| (Arc::clone(&pile.queue), pile.left, pile.stays))
+        {
+            if shelved.len() >= most {
+                break;
+            }
+            if left == 0 {
+                self.piles.pop_front();
+                continue;
+            }
+            let channel = self.channel().await?;
+            let doing = format!("cannot read the queue `{queue}`");
+            let got = channel.basic_get(link::short(&queue)?, BasicGetOptions::default()).await;
+            let Some(got) = got.map_err(|error| trouble::away(&doing, &error))? else {
+                self.piles.pop_front();
+                continue;
+            };
+            if let Some(pile) = self.piles.front_mut() {
+                pile.left -= 1;
+            }
+            let delivery = got.delivery;
+            self.held.up_to = Some(delivery.delivery_tag);
+            let is_own = |name: &str| self.with.carver.waits_in(name);
+            let read = wire::read(&delivery.properties, delivery.data, None, &is_own);
+            if stays {
+                let message = &read.message;
+                let user = &self.with.flow.login.user;
+                let properties = wire::write(message, &message.headers, user, Purpose::Kept)?;
+                let body = message.body.clone().unwrap_or_default();
+                let key = link::short(&queue)?;
+                self.held.back.push(Letter { exchange: "".into(), key, properties, body, mandatory: true });
+            }
+            let rules = self.with.carver.rules().get();
+            shelved.push(shelve(&self.with.flow, &queue, read, &rules, self.with.clock.now()));
+        }
+        Ok(shelved)
+    }
+
+    fn position(&self) -> String {
+        SEEN.to_owned()
+    }
+}
+
+/// A message of a queue, as the ledger is told of it.
+fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, now: Timestamp) -> Shelved {
+    let Read { mut message, published, .. } = read;
+    let mut trail = rules.read(&message.headers, message.body.as_deref());
+    let is_foreign = flow.foreign.iter().any(|other| **other == **queue);
+    let foreign = is_foreign || trail.entry_id.is_none();
+    let parked = if flow.parking == Parking::Same {
+        !foreign && message.headers.contains(PARKED)
+    } else {
+        **queue == *names::parking(flow)
+    };
+    let state = if parked { EntryState::Parked } else { EntryState::Dead };
+    let bodiless = message.headers.contains(LEFT_BODY);
+    unwrap_envelope(flow, &mut message, &trail, rules);
+    let mut own: Trail = (*trail).clone();
+    if foreign {
+        let entry = entry_of(queue, &message, published);
+        own.entry_id = Some(entry.to_string().into());
+        if message.id.is_empty() {
+            message.id = entry.to_string().into();
+        }
+        trail = Carried::from(own);
+    }
+    let source = SourceRef { kind: KIND.into(), name: Arc::clone(queue), partition: None, offset: None };
+    let ready_at = published.map_or(now, Timestamp::from_millis);
+    let delivery = Delivery { tag: Tag::APART, message, trail, source, ready_at, redelivered: false };
+    Shelved { delivery, state, foreign, bodiless }
+}
+
+/// The entry of another system's dead letter: the same whenever and by whomever it is read.
+fn entry_of(queue: &str, message: &Message, published: Option<i64>) -> uuid::Uuid {
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    };
+    add(queue.as_bytes());
+    add(message.id.as_str().as_bytes());
+    add(message.body.as_deref().unwrap_or_default());
+    add(message.headers.get("x-death").map(|deaths| &deaths[..]).unwrap_or_default());
+    add(&published.unwrap_or(-1).to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// The message that an envelope of ours carries.
+fn unwrap_envelope(flow: &RabbitFlow, message: &mut Message, trail: &Trail, rules: &HeaderRules) {
+    if flow.dead_letter.format != DeadLetterFormat::Envelope || trail.entry_id.is_none() {
+        return;
+    }
+    let Some(envelope) = message.body.as_deref().and_then(|body| Envelope::from_json(body).ok()) else {
+        return;
+    };
+    let Some(payload) = envelope.payload else { return };
+    message.body = match payload {
+        Payload::Tombstone => None,
+        Payload::Bytes(bytes) => Some(bytes),
+    };
+    message.id = envelope.message_id;
+    if let Some(mut headers) = envelope.headers.filter(|headers| headers.len() <= MAX_ENVELOPE_HEADERS) {
+        rules.write(trail, &mut headers, message.body.as_deref());
+        message.headers = headers;
+    }
+    message.content_type = message
+        .headers
+        .get_text("content-type", 256)
+        .or_else(|| message.headers.get_text("ce_datacontenttype", 256));
+}

@@ -1,0 +1,120 @@
+//! Encrypted connections, by the same library that the rest of Redrive encrypts with.
+//!
+//! The client library can be given a stream; it takes one of the type that its runtime connects with. So there is a runtime
+//! whose streams are encrypted, and which is tokio in all else.
+
+use std::future::ready;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_rs::traits::Reactor;
+use async_rs::util::RuntimeParts;
+use async_rs::{Runtime, Tokio};
+use futures_util::Stream;
+use redrive_engine::port::{PortError, Refusal};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::compat::Compat;
+
+use crate::Tls;
+
+/// A runtime whose streams are encrypted.
+pub(crate) type Encrypted = Runtime<RuntimeParts<Tokio, EncryptedStreams>>;
+
+/// Makes streams that are encrypted. They are made by hand, so that nothing here is asked to connect.
+#[derive(Debug, Clone)]
+pub(crate) struct EncryptedStreams(Tokio);
+
+/// The runtime that this is called in.
+pub(crate) fn runtime() -> Encrypted {
+    let tokio = Tokio::current();
+    Runtime::new(RuntimeParts::new(tokio.clone(), EncryptedStreams(tokio)))
+}
+
+fn by_hand() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "streams are made before they are given to the client library")
+}
+
+impl Reactor for EncryptedStreams {
+    type TcpStream = Compat<TlsStream<TcpStream>>;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    #[expect(refining_impl_trait_internal, reason = "there is never one to be named")]
+    fn register<H: Read + Write + Send + 'static>(&self, _socket: H) -> io::Result<Self::TcpStream> {
+        Err(by_hand())
+    }
+
+    fn sleep(&self, dur: Duration) -> Self::Sleep {
+        self.0.sleep(dur)
+    }
+
+    fn interval(&self, dur: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+        self.0.interval(dur)
+    }
+
+    fn tcp_connect_addr(
+        &self,
+        _addr: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+        ready(Err(by_hand()))
+    }
+}
+
+/// Whom the flow trusts, and what it shows of itself.
+pub(crate) fn config(tls: &Tls) -> Result<Arc<ClientConfig>, PortError> {
+    let wrong = |file: &std::path::Path, why: String| {
+        PortError::from(Refusal::Invalid(format!("`{}` cannot be used: {why}", file.display())))
+    };
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(file) = &tls.ca_file {
+        let before = roots.len();
+        for certificate in certificates(file).map_err(|why| wrong(file, why))? {
+            roots.add(certificate).map_err(|error| wrong(file, error.to_string()))?;
+        }
+        if roots.len() == before {
+            return Err(wrong(file, "there is no certificate in it".to_owned()));
+        }
+    }
+    let broken = |error: rustls::Error| PortError::from(Refusal::Invalid(format!("no encryption: {error}")));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(broken)?
+        .with_root_certificates(roots);
+    let config = match (&tls.cert_file, &tls.key_file) {
+        (Some(certificate), Some(key_file)) => {
+            let own = certificates(certificate).map_err(|why| wrong(certificate, why))?;
+            let key =
+                PrivateKeyDer::from_pem_file(key_file).map_err(|error| wrong(key_file, error.to_string()))?;
+            config.with_client_auth_cert(own, key).map_err(broken)?
+        }
+        (None, None) => config.with_no_client_auth(),
+        (Some(file), None) | (None, Some(file)) => {
+            return Err(wrong(file, "a certificate and its key belong together; name both".to_owned()));
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn certificates(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())?;
+    all.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// An encrypted stream to a server.
+pub(crate) async fn connect(
+    config: &Arc<ClientConfig>,
+    host: &str,
+    port: u16,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    TlsConnector::from(Arc::clone(config)).connect(name, stream).await
+}

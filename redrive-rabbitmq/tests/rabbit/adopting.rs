@@ -1,0 +1,147 @@
+//! What lies in dead-letter queues, of the flow and of others.
+
+use lapin::types::{AMQPValue, FieldArray};
+use redrive_core::dialect::{ForeignFailure, Writer};
+use redrive_engine::port::{Broker as _, EntryState, Outcome, Resolved, Shelved};
+use redrive_rabbitmq::{Adopt, RabbitBroker, RabbitFlow};
+
+use crate::stage::{Stage, named, publish, receive, settle, subscription, table};
+
+async fn all(broker: &RabbitBroker, flow: &RabbitFlow, from: Option<&str>) -> Vec<Shelved> {
+    let mut shelves = broker.shelves(&subscription(flow), from).await.unwrap();
+    let mut found = Vec::new();
+    loop {
+        let some = shelves.next(2).await.unwrap();
+        if some.is_empty() {
+            return found;
+        }
+        found.extend(some);
+    }
+}
+
+async fn fails(stage: &Stage, broker: &RabbitBroker, flow: &RabbitFlow) {
+    let mut source = broker.subscribe(&subscription(flow)).await.unwrap();
+    let channel = stage.channel().await;
+    for id in ["d1", "d2", "d3", "p1"] {
+        publish(&channel, &stage.name, id, named(id)).await;
+    }
+    for delivery in receive(&mut source, 4).await {
+        let outcome = if delivery.message.id.starts_with('d') { Outcome::DeadLetter } else { Outcome::Park };
+        settle(broker, &delivery, outcome).await.unwrap();
+    }
+}
+
+fn states(found: &[Shelved]) -> Vec<(String, EntryState)> {
+    let mut states: Vec<_> =
+        found.iter().map(|one| (one.delivery.message.id.to_string(), one.state)).collect();
+    states.sort_by(|one, other| one.0.cmp(&other.0));
+    states
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_finds_all_dead_letters_and_leaves_them_where_they_are() {
+    let Some(stage) = Stage::shared("rotate") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    fails(&stage, &broker, &flow).await;
+    let expected: Vec<(String, EntryState)> = [
+        ("d1", EntryState::Dead),
+        ("d2", EntryState::Dead),
+        ("d3", EntryState::Dead),
+        ("p1", EntryState::Parked),
+    ]
+    .map(|(id, state)| (id.to_owned(), state))
+    .to_vec();
+    let mut entries = Vec::new();
+    for _ in 0..2 {
+        let found = all(&broker, &flow, None).await;
+        assert_eq!(states(&found), expected);
+        assert!(found.iter().all(|one| !one.foreign && !one.bodiless && one.delivery.trail.attempt == 1));
+        let mut ids: Vec<_> = found.iter().map(|one| one.delivery.trail.entry_id.clone().unwrap()).collect();
+        ids.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        entries.push(ids);
+    }
+    assert_eq!(entries[0], entries[1]);
+    stage.holds(&format!("{}.dlq", stage.name), 3).await;
+    stage.holds(&format!("{}.parking", stage.name), 1).await;
+    let position = broker.shelves(&subscription(&flow), None).await.unwrap().position();
+    assert!(all(&broker, &flow, Some(&position)).await.is_empty(), "they are not read at every start");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_ledger_takes_over_is_released_when_it_has_it() {
+    let Some(stage) = Stage::shared("adopt") else { return };
+    let mut flow = stage.flow();
+    flow.adopt = Adopt::IntoLedger;
+    let broker = stage.broker(flow.clone()).await;
+    fails(&stage, &broker, &flow).await;
+    let dead = format!("{}.dlq", stage.name);
+    let mut shelves = broker.shelves(&subscription(&flow), Some("seen")).await.unwrap();
+    assert_eq!(shelves.next(3).await.unwrap().len(), 3);
+    // The ledger died before it had them.
+    drop(shelves);
+    stage.holds(&dead, 3).await;
+    assert_eq!(all(&broker, &flow, Some("seen")).await.len(), 4);
+    stage.holds(&dead, 0).await;
+    stage.holds(&format!("{}.parking", stage.name), 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_of_another_system_are_read_with_their_deaths() {
+    let Some(stage) = Stage::shared("foreign") else { return };
+    let theirs = format!("{}-theirs", stage.name);
+    stage.queue(&theirs, Vec::new()).await;
+    let mut flow = stage.flow();
+    flow.foreign = vec![theirs.clone()];
+    let broker = stage.broker(flow.clone()).await;
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let death = table(vec![
+        ("count", AMQPValue::LongLongInt(3)),
+        ("reason", text("rejected")),
+        ("queue", text("billing")),
+        ("time", AMQPValue::Timestamp(1_700_000_000)),
+        ("exchange", text("events")),
+    ]);
+    let deaths: FieldArray = vec![AMQPValue::FieldTable(death)].into();
+    let headers = table(vec![
+        ("x-death", AMQPValue::FieldArray(deaths)),
+        ("x-first-death-queue", text("billing")),
+        ("x-first-death-reason", text("rejected")),
+    ]);
+    let properties = lapin::BasicProperties::default().with_headers(headers);
+    let channel = stage.channel().await;
+    publish(&channel, &theirs, "bill", properties).await;
+    let mut first = broker.shelves(&subscription(&flow), Some("seen")).await.unwrap();
+    let seen = first.next(10).await.unwrap().remove(0);
+    drop(first);
+    stage.holds(&theirs, 1).await;
+    let found = all(&broker, &flow, Some("seen")).await.remove(0);
+    assert!(found.foreign);
+    assert_eq!(found.delivery.trail.entry_id, seen.delivery.trail.entry_id, "it is the same at every look");
+    assert!(!found.delivery.message.id.is_empty());
+    let failure = ForeignFailure::read(&found.delivery.message.headers).expect("a failure");
+    assert_eq!((failure.writer, failure.attempts), (Writer::RabbitMq, Some(3)));
+    assert_eq!(failure.origin.name.as_deref(), Some("billing"));
+    stage.holds(&theirs, 0).await;
+    stage.delete(&theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_word_on_what_was_resolved_is_kept() {
+    let Some(stage) = Stage::shared("resolved") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let ids: Vec<uuid::Uuid> = (0..3).map(|_| uuid::Uuid::now_v7()).collect();
+    let keep = async |entry, state| broker.keep_resolved(&[Resolved { entry, state }]).await.unwrap();
+    keep(ids[0], EntryState::Discarded).await;
+    keep(ids[1], EntryState::Discarded).await;
+    keep(ids[2], EntryState::Recovered).await;
+    keep(ids[1], EntryState::Dead).await;
+    for _ in 0..3 {
+        let mut found = broker.resolved(&subscription(&flow)).await.unwrap();
+        found.sort_by_key(|one| one.entry);
+        let found: Vec<_> = found.into_iter().map(|one| (one.entry, one.state)).collect();
+        assert_eq!(found, [(ids[0], EntryState::Discarded), (ids[2], EntryState::Recovered)]);
+    }
+    stage.holds(&format!("{}.resolved", stage.name), 1).await;
+}

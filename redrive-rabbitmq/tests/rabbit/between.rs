@@ -1,0 +1,134 @@
+//! What a server says on its own: something between it and the flow says it in its place.
+
+use std::time::Duration;
+
+use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+
+use crate::stage::{PATIENCE, Stage, eventually, later, named, receive, settle, subscription};
+
+/// What is said in the server's place.
+#[derive(Debug, Clone)]
+enum Say {
+    /// It is short of memory.
+    Blocked,
+    /// It is not any more.
+    Unblocked,
+    /// Every channel that messages are delivered on is closed.
+    CloseReading,
+}
+
+impl Say {
+    /// The frames, for a connection that delivers on this channel.
+    fn frame(&self, reads: Option<u16>) -> Option<Vec<u8>> {
+        let (channel, method): (u16, Vec<u8>) = match self {
+            Self::Blocked => (0, [&[0, 10, 0, 60, 13][..], b"low on memory"].concat()),
+            Self::Unblocked => (0, vec![0, 10, 0, 61]),
+            Self::CloseReading => (reads?, [&[0, 20, 0, 40, 1, 150, 7][..], b"timeout", &[0; 4]].concat()),
+        };
+        let size = u32::try_from(method.len()).unwrap();
+        Some([&[1][..], &channel.to_be_bytes(), &size.to_be_bytes(), &method, &[0xce]].concat())
+    }
+}
+
+/// Stands in front of a server. Answers with its port and with a way to say something.
+async fn in_front_of(server: String) -> (u16, broadcast::Sender<Say>) {
+    let (say, _) = broadcast::channel(16);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let saying = say.clone();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(between(client, server, saying.subscribe()));
+        }
+    });
+    (port, say)
+}
+
+async fn between(client: TcpStream, server: TcpStream, mut say: broadcast::Receiver<Say>) -> Option<()> {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let mut reads = None;
+    let mut heard: Vec<u8> = Vec::new();
+    loop {
+        tokio::select! {
+            // Only whole frames are passed on, so that whatever is said stands between two of them.
+            read = from_server.read_buf(&mut heard) => {
+                if read.ok()? == 0 {
+                    return None;
+                }
+                while let Some(size) = heard.get(3..7) {
+                    let size = u32::from_be_bytes(size.try_into().unwrap()) as usize + 8;
+                    if heard.len() < size {
+                        break;
+                    }
+                    let frame: Vec<u8> = heard.drain(..size).collect();
+                    if frame[0] == 1 && frame[7..11] == [0, 60, 0, 60] {
+                        reads = Some(u16::from_be_bytes([frame[1], frame[2]]));
+                    }
+                    to_client.write_all(&frame).await.ok()?;
+                }
+            }
+            said = say.recv() => {
+                if let Some(frame) = said.ok()?.frame(reads) {
+                    to_client.write_all(&frame).await.ok()?;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_short_of_memory_gets_no_copies_and_nothing_is_lost() {
+    let Some(stage) = Stage::shared("blocked") else { return };
+    let mut flow = stage.flow();
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    for id in ["a", "b"] {
+        stage.publish("body", named(id)).await;
+    }
+    let read = receive(&mut source, 2).await;
+    let first = settle(&broker, &read[0], later(Duration::from_millis(100))).await;
+    assert!(first.is_ok(), "{first:?}");
+    say.send(Say::Blocked).unwrap();
+    let alarm = eventually("an alarm", async || broker.alarms().pop()).await;
+    assert_eq!(alarm.name, "broker_blocked");
+    assert!(alarm.why.contains("low on memory"), "{}", alarm.why);
+    let refused =
+        eventually("a refusal", async || settle(&broker, &read[1], Outcome::Park).await.err()).await;
+    assert!(matches!(refused, PortError::Unavailable(_)), "{refused:?}");
+    assert_eq!(&*receive(&mut source, 1).await[0].message.id, "a", "what is there is read");
+    say.send(Say::Unblocked).unwrap();
+    eventually("the end of the alarm", async || broker.alarms().is_empty().then_some(())).await;
+    settle(&broker, &read[1], Outcome::Park).await.unwrap();
+    stage.holds(&format!("{}.parking", stage.name), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_the_server_closes_is_opened_again_and_what_was_in_hand_comes_again() {
+    let Some(stage) = Stage::shared("closed") else { return };
+    let mut flow = stage.flow();
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let mut revoked = source.revoked().expect("losses");
+    stage.publish("body", named("a")).await;
+    let before = receive(&mut source, 1).await.remove(0);
+    say.send(Say::CloseReading).unwrap();
+    let lost = tokio::time::timeout(PATIENCE, revoked.recv()).await.unwrap().expect("a loss");
+    assert!(lost.had(before.tag));
+    let gone = settle(&broker, &before, Outcome::Ack).await;
+    assert!(matches!(gone, Err(PortError::Refused(Refusal::NotFound { .. }))), "{gone:?}");
+    let after = receive(&mut source, 1).await.remove(0);
+    assert_eq!((&*after.message.id, after.redelivered), ("a", true));
+    settle(&broker, &after, Outcome::Ack).await.unwrap();
+    drop((source, broker));
+    stage.holds(&stage.name, 0).await;
+}

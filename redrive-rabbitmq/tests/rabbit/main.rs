@@ -1,0 +1,14 @@
+//! RabbitMQ itself: what the contract does not ask, on a real server.
+
+mod adopting;
+mod between;
+mod connections;
+mod encrypted;
+mod faults;
+mod holding;
+mod making;
+mod properties;
+mod settling;
+mod stage;
+mod streams;
+mod waiting;

@@ -1,0 +1,196 @@
+//! The original stays until its copy is there.
+
+use std::time::Duration;
+
+use lapin::types::AMQPValue;
+use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal, Settlement};
+use redrive_rabbitmq::{DelayMode, SettleMode};
+
+use crate::stage::{Stage, later, named, publish, receive, settle, settlement, subscription};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_waits_comes_again_and_is_a_dead_letter_in_the_end() {
+    let Some(stage) = Stage::shared("whole") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let first = receive(&mut source, 1).await.remove(0);
+    assert_eq!((first.trail.attempt, &*first.message.id), (0, "a"));
+    let settled = settle(&broker, &first, later(Duration::from_millis(150))).await.unwrap();
+    let queue = settled.copy.expect("a place").name;
+    assert!(queue.starts_with(&format!("{}.retry.l", stage.name)), "{queue}");
+    let second = receive(&mut source, 1).await.remove(0);
+    assert_eq!(second.trail.attempt, 1);
+    assert_eq!(second.trail.process_after, Some(second.ready_at));
+    assert!(second.trail.entry_id.is_some(), "it is this flow's own copy");
+    settle(&broker, &second, Outcome::DeadLetter).await.unwrap();
+    assert!(settle(&broker, &second, Outcome::Ack).await.is_err(), "it was settled");
+    stage.holds(&format!("{}.dlq", stage.name), 1).await;
+    drop((source, broker));
+    stage.holds(&stage.name, 0).await;
+    let dead = stage.get(&format!("{}.dlq", stage.name)).await.expect("a dead letter");
+    assert_eq!(dead.data, b"body");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_no_queue_takes_keeps_its_original() {
+    let Some(stage) = Stage::shared("returned") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let dead = format!("{}.dlq", stage.name);
+    stage.delete(&dead).await;
+    stage.publish("body", named("a")).await;
+    let delivery = receive(&mut source, 1).await.remove(0);
+    let refused = settle(&broker, &delivery, Outcome::DeadLetter).await;
+    assert!(matches!(&refused, Err(PortError::Unavailable(why)) if why.contains(&dead)), "{refused:?}");
+    let alarms = broker.alarms();
+    assert_eq!(alarms.iter().map(|alarm| alarm.name).collect::<Vec<_>>(), ["queue_missing"]);
+    assert!(alarms[0].why.contains(&dead), "{}", alarms[0].why);
+    let plan = broker.plan(&subscription(&flow)).await.unwrap();
+    assert_eq!(
+        plan.iter().filter(|thing| !thing.exists).map(|thing| &thing.name).collect::<Vec<_>>(),
+        [&dead]
+    );
+    broker.apply(&plan).await.unwrap();
+    settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap();
+    assert!(broker.alarms().is_empty());
+    stage.holds(&dead, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_batch_exactly_those_without_a_queue_stay() {
+    let Some(stage) = Stage::shared("mixed") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.delete(&format!("{}.dlq", stage.name)).await;
+    let channel = stage.channel().await;
+    for number in 0..60 {
+        publish(&channel, &stage.name, "body", named(&number.to_string())).await;
+    }
+    let read = receive(&mut source, 60).await;
+    let outcome = |place: usize| if place.is_multiple_of(3) { Outcome::DeadLetter } else { Outcome::Park };
+    let batch: Vec<Settlement> =
+        read.iter().enumerate().map(|(place, delivery)| settlement(delivery, outcome(place))).collect();
+    let answers = broker.settle(&batch).await;
+    for (place, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.is_err(), place.is_multiple_of(3), "{place}: {answer:?}");
+    }
+    stage.holds(&format!("{}.parking", stage.name), 40).await;
+    drop((source, broker));
+    stage.holds(&stage.name, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_of_dead_letters_refuses_the_next() {
+    let Some(stage) = Stage::shared("full") else { return };
+    let mut flow = stage.flow();
+    flow.dead_letter.options.insert("x-max-length".to_owned(), "1".to_owned());
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let channel = stage.channel().await;
+    // The limit is exceeded a little before it holds.
+    for number in 0..20 {
+        publish(&channel, &stage.name, "body", named(&number.to_string())).await;
+    }
+    let mut refused = 0;
+    for delivery in receive(&mut source, 20).await {
+        match settle(&broker, &delivery, Outcome::DeadLetter).await {
+            Ok(_) => {}
+            Err(PortError::Unavailable(why)) => {
+                assert!(why.contains("full"), "{why}");
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 0);
+    assert_eq!(broker.alarms().iter().map(|alarm| alarm.name).collect::<Vec<_>>(), ["copy_refused"]);
+    drop((source, broker));
+    let kept = 20 - refused;
+    stage.holds(&format!("{}.dlq", stage.name), kept).await;
+    stage.holds(&stage.name, refused).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_back_comes_again_in_its_order() {
+    let Some(stage) = Stage::shared("order") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let channel = stage.channel().await;
+    for number in 0..10 {
+        publish(&channel, &stage.name, "body", named(&number.to_string())).await;
+    }
+    let read = receive(&mut source, 6).await;
+    for place in [4, 1, 3] {
+        settle(&broker, &read[place], Outcome::Return).await.unwrap();
+    }
+    settle(&broker, &read[0], Outcome::Ack).await.unwrap();
+    let ids = |read: &[redrive_engine::port::Delivery]| {
+        read.iter().map(|delivery| delivery.message.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&receive(&mut source, 3).await), ["1", "3", "4"]);
+    source.close().await;
+    drop((source, broker));
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    assert_eq!(ids(&receive(&mut source, 9).await), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_is_not_there_refuses_for_good() {
+    let Some(stage) = Stage::shared("target") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let delivery = receive(&mut source, 1).await.remove(0);
+    let target = format!("{}-nowhere", stage.name);
+    let refused = settle(&broker, &delivery, Outcome::Reroute { target: target.clone() }).await;
+    assert_eq!(refused, Err(Refusal::NotFound { what: "queue", name: target }.into()));
+    let other = "amqp://other:5672/%2f?queue=x".to_owned();
+    let refused = settle(&broker, &delivery, Outcome::Reroute { target: other }).await;
+    assert!(matches!(refused, Err(PortError::Refused(Refusal::Invalid(_)))), "{refused:?}");
+    assert!(broker.alarms().is_empty());
+    settle(&broker, &delivery, Outcome::Ack).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_message_takes_the_queues_own_way_and_is_counted_by_its_deaths() {
+    let Some(stage) = Stage::shared("nack") else { return };
+    let retry = format!("{}-own-retry", stage.name);
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    stage
+        .queue(
+            &retry,
+            vec![
+                ("x-message-ttl", AMQPValue::LongInt(50)),
+                ("x-dead-letter-exchange", text("")),
+                ("x-dead-letter-routing-key", text(&stage.name)),
+            ],
+        )
+        .await;
+    stage
+        .queue(
+            &stage.name,
+            vec![("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(&retry))],
+        )
+        .await;
+    let mut flow = stage.flow();
+    flow.owned = false;
+    flow.settle = SettleMode::Nack;
+    flow.delay = DelayMode::Ledger;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    for attempts in 0..3 {
+        let delivery = receive(&mut source, 1).await.remove(0);
+        assert_eq!(delivery.trail.attempt, attempts);
+        settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap();
+    }
+    assert_eq!(receive(&mut source, 1).await[0].trail.attempt, 3);
+    stage.delete(&retry).await;
+}

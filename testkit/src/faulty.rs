@@ -1,0 +1,178 @@
+//! A real broker that can be told not to answer, so that a test knows what happens between two stores.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::Message;
+use redrive_engine::port::{
+    Broker, BrokerAlarm, Capabilities, Delivery, Depth, NewMessage, PortError, Published, QueueInfo,
+    Resolved, Revoked, Room, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
+    Topology,
+};
+
+/// How many of the next questions are not answered.
+#[derive(Debug, Default)]
+pub struct Deaf {
+    settles: AtomicU32,
+    receives: AtomicU32,
+}
+
+impl Deaf {
+    /// The next `n` settles never reach the broker.
+    pub fn fail_settles(&self, n: u32) {
+        self.settles.store(n, Ordering::SeqCst);
+    }
+
+    /// The next `n` receives answer that the broker is away.
+    pub fn fail_receives(&self, n: u32) {
+        self.receives.store(n, Ordering::SeqCst);
+    }
+}
+
+fn is_deaf(count: &AtomicU32) -> Result<(), PortError> {
+    let less = |left: u32| left.checked_sub(1);
+    match count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+        Ok(_) => Err(PortError::Unavailable("told not to answer".to_owned())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// A broker in front of which somebody may stand.
+#[derive(Debug)]
+pub struct Faulty {
+    broker: Arc<dyn Broker>,
+    deaf: Arc<Deaf>,
+}
+
+impl Faulty {
+    /// Stands in front of this one.
+    pub fn new(broker: Arc<dyn Broker>, deaf: Arc<Deaf>) -> Self {
+        Self { broker, deaf }
+    }
+}
+
+#[async_trait]
+impl Broker for Faulty {
+    fn capabilities(&self) -> Capabilities {
+        self.broker.capabilities()
+    }
+
+    async fn plan(&self, subscription: &Subscription) -> Result<Vec<Topology>, PortError> {
+        self.broker.plan(subscription).await
+    }
+
+    async fn apply(&self, topology: &[Topology]) -> Result<(), PortError> {
+        self.broker.apply(topology).await
+    }
+
+    async fn subscribe(&self, subscription: &Subscription) -> Result<Box<dyn Source>, PortError> {
+        let source = self.broker.subscribe(subscription).await?;
+        Ok(Box::new(FaultySource { source, deaf: Arc::clone(&self.deaf) }))
+    }
+
+    async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
+        match is_deaf(&self.deaf.settles) {
+            Ok(()) => self.broker.settle(batch).await,
+            Err(error) => vec![Err(error); batch.len()],
+        }
+    }
+
+    fn leaves_body(&self, settlement: &Settlement) -> bool {
+        self.broker.leaves_body(settlement)
+    }
+
+    async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError> {
+        self.broker.publish(target, messages).await
+    }
+
+    async fn ready(&self) -> Result<(), PortError> {
+        self.broker.ready().await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>, PortError> {
+        self.broker.queues().await
+    }
+
+    async fn full(&self, queue: &str) -> Result<Option<u64>, PortError> {
+        self.broker.full(queue).await
+    }
+
+    async fn alone(&self) -> Result<(), PortError> {
+        self.broker.alone().await
+    }
+
+    fn gate(&self, stream: u32, closed: bool) {
+        self.broker.gate(stream, closed);
+    }
+
+    fn alarms(&self) -> Vec<BrokerAlarm> {
+        self.broker.alarms()
+    }
+
+    async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
+        self.broker.passed(copies).await
+    }
+
+    async fn shelves(
+        &self,
+        subscription: &Subscription,
+        from: Option<&str>,
+    ) -> Result<Box<dyn Shelves>, PortError> {
+        self.broker.shelves(subscription, from).await
+    }
+
+    async fn reread(
+        &self,
+        subscription: &Subscription,
+        range: &SourceRange,
+    ) -> Result<Box<dyn Shelves>, PortError> {
+        self.broker.reread(subscription, range).await
+    }
+
+    async fn fetch(&self, place: &SourceRef) -> Result<Option<Message>, PortError> {
+        self.broker.fetch(place).await
+    }
+
+    async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {
+        self.broker.keep_resolved(resolved).await
+    }
+
+    async fn resolved(&self, subscription: &Subscription) -> Result<Vec<Resolved>, PortError> {
+        self.broker.resolved(subscription).await
+    }
+
+    async fn flush(&self, within: Duration) {
+        self.broker.flush(within).await;
+    }
+}
+
+struct FaultySource {
+    source: Box<dyn Source>,
+    deaf: Arc<Deaf>,
+}
+
+#[async_trait]
+impl Source for FaultySource {
+    async fn receive(&mut self, room: Room, into: &mut Vec<Delivery>) -> Result<(), PortError> {
+        is_deaf(&self.deaf.receives)?;
+        self.source.receive(room, into).await
+    }
+
+    async fn depth(&mut self) -> Result<Depth, PortError> {
+        self.source.depth().await
+    }
+
+    async fn close(&mut self) {
+        self.source.close().await;
+    }
+
+    fn revoked(&mut self) -> Option<tokio::sync::mpsc::UnboundedReceiver<Revoked>> {
+        self.source.revoked()
+    }
+
+    fn granularity(&self) -> Duration {
+        self.source.granularity()
+    }
+}
