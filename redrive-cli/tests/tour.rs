@@ -193,26 +193,35 @@ fn the_tour_is_what_happens() {
     take(steps, folder.path());
 }
 
-/// The same on Kafka: what containers would do is done on the server of the tests, and the topic has a name of its own, as
-/// long as the one that it stands for, so that tables look the same.
+/// A name that no other test uses, as long as `orders`, so that tables look the same.
+fn like_orders() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+    format!("o{:05x}", (now ^ std::process::id()) & 0xf_ffff)
+}
+
+/// Takes the tour of a broker in a new folder with the handler of the first one: what containers would do is done on a
+/// server of the tests, whose queue or topic has this name.
+fn take_elsewhere(steps: Vec<Step>, name: &str, here: impl Fn(&str) -> String) {
+    let folder = tempfile::tempdir().unwrap();
+    let handler = self::steps(&readme(), "Five minutes").into_iter();
+    let handler = handler.into_iter().find(|step| step.typed.contains("> handle.sh"));
+    run(folder.path(), &handler.expect("a handler").typed);
+    let orders = Regex::new(r"\borders\b").unwrap();
+    let here = |text: &str| here(&orders.replace_all(text, name));
+    let steps = steps.into_iter().map(|step| Step {
+        typed: here(&step.typed),
+        promised: step.promised.iter().map(|line| here(line)).collect(),
+    });
+    take(steps.collect(), folder.path());
+}
+
 #[cfg(feature = "kafka")]
 #[test]
 fn the_tour_on_kafka_is_what_happens() {
     let services = testkit::Services::connect();
     let Some(server) = services.kafka() else { return };
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
-    let name = format!("o{:05x}", (now ^ std::process::id()) & 0xf_ffff);
-    let orders = Regex::new(r"\borders\b").unwrap();
-    let here = |text: &str| {
-        let text = orders.replace_all(text, &name).replace("127.0.0.1:9092", server.address());
-        text.replace("group=worker", &format!("group={name}"))
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let readme = readme();
-    let handler = steps(&readme, "Five minutes").into_iter().find(|step| step.typed.contains("> handle.sh"));
-    run(folder.path(), &handler.expect("a handler").typed);
-
-    let (containers, steps): (Vec<Step>, Vec<Step>) = steps(&readme, "Five minutes on Kafka")
+    let name = like_orders();
+    let (containers, steps): (Vec<Step>, Vec<Step>) = steps(&readme(), "Five minutes on Kafka")
         .into_iter()
         .partition(|step| step.typed.starts_with("docker "));
     let [_, create] = &containers[..] else { panic!("{containers:?}") };
@@ -220,11 +229,24 @@ fn the_tour_on_kafka_is_what_happens() {
     assert!(create.ends_with("--create --topic orders --partitions 3"), "{create}");
     testkit::kafka::Kafka::at(server.address()).topic(&name, 3, &[]);
     assert!(steps.len() > 5, "{steps:?}");
-    let steps = steps.into_iter().map(|step| Step {
-        typed: here(&step.typed),
-        promised: step.promised.iter().map(|line| here(line)).collect(),
+    take_elsewhere(steps, &name, |text| {
+        let text = text.replace("127.0.0.1:9092", server.address());
+        text.replace("group=worker", &format!("group={name}"))
     });
-    take(steps.collect(), folder.path());
+}
+
+#[cfg(feature = "rabbitmq")]
+#[test]
+fn the_tour_on_rabbitmq_is_what_happens() {
+    let services = testkit::Services::connect();
+    let Some(server) = services.rabbitmq() else { return };
+    let (containers, steps): (Vec<Step>, Vec<Step>) = steps(&readme(), "Five minutes on RabbitMQ")
+        .into_iter()
+        .partition(|step| step.typed.starts_with("docker "));
+    assert_eq!(containers.len(), 1, "{containers:?}");
+    assert!(steps.len() > 4, "{steps:?}");
+    let server = server.address().split('@').nth(1).and_then(|place| place.split('/').next()).unwrap();
+    take_elsewhere(steps, &like_orders(), |text| text.replace("127.0.0.1:5672", server));
 }
 
 #[test]
