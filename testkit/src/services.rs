@@ -233,6 +233,32 @@ impl Server {
         self.order("kill", |kind| Request { kill: Some(kind), node: Some(node), ..Request::default() });
     }
 
+    /// Whether a test may run the server's own tool; when not, the test is reported as not applicable.
+    pub fn ours_to_order(&self) -> bool {
+        if self.given {
+            report::not_applicable(&self.connection, "it has to order a server about that was given");
+        }
+        !self.given
+    }
+
+    /// Runs the tool that comes with the server, `rabbitmqctl`; answers with what it printed.
+    ///
+    /// # Panics
+    /// When it was given, has no tool, or the tool fails.
+    pub fn tool(&self, arguments: &[&str]) -> String {
+        let request = Request {
+            tool: Some(self.kind),
+            instance: Some(self.instance.clone()),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            ..Request::default()
+        };
+        match self.connection.ask(&request) {
+            Ok(Answer::Said { said }) => said,
+            Ok(other) => panic!("{arguments:?}: {other}"),
+            Err(error) => panic!("{arguments:?}: {error}"),
+        }
+    }
+
     fn order(&self, what: &str, request: impl FnOnce(Kind) -> Request) {
         let request = Request { instance: Some(self.instance.clone()), ..request(self.kind) };
         match self.connection.ask(&request) {

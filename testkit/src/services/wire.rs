@@ -32,6 +32,8 @@ pub(super) struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kill: Option<Kind>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool: Option<Kind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) release: Option<Kind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<&'static str>,
@@ -46,6 +48,8 @@ pub(super) struct Request {
     pub(super) instance: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) arguments: Vec<String>,
 }
 
 /// A test that did not run.
@@ -68,6 +72,9 @@ pub(super) enum Answer {
     },
     Program {
         class_path: String,
+    },
+    Said {
+        said: String,
     },
     Unavailable {
         unavailable: String,

@@ -20,9 +20,10 @@ const START_PATIENCE: Duration = Duration::from_mins(2);
 const PORT_ATTEMPTS: u32 = 3;
 
 /// What an instance is asked to do, to one node or to all of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Order {
     Need,
+    Tool(Vec<String>),
     Start(Option<usize>),
     Stop(Option<usize>),
     Kill(Option<usize>),
@@ -118,29 +119,40 @@ impl Room {
     }
 
     fn follow(&mut self, order: Order) -> Answer {
+        let done = Answer::Done { done: true };
         let outcome = match order {
-            Order::Need => self.need(),
-            Order::Start(node) => self.start(node).map_err(Trouble::from),
+            Order::Need => self.need().map(|()| self.server().unwrap_or(done)),
+            Order::Tool(arguments) => {
+                self.tool(&arguments).map(|said| Answer::Said { said }).map_err(Trouble::from)
+            }
+            Order::Start(node) => self.start(node).map(|()| done).map_err(Trouble::from),
             Order::Stop(node) => {
                 self.stop(node);
-                Ok(())
+                Ok(done)
             }
             Order::Kill(node) => {
                 self.kill(node);
-                Ok(())
+                Ok(done)
             }
         };
-        match (outcome, &self.service) {
-            (Err(Trouble::Unavailable(unavailable)), _) => Answer::Unavailable { unavailable },
-            (Err(Trouble::Failed(error)), _) => Answer::error(error),
-            (Ok(()), Some(service)) if matches!(order, Order::Need) => Answer::Server {
-                address: service.address(),
-                version: Some(service.version()),
-                given: false,
-                instance: self.name(),
-            },
-            (Ok(()), _) => Answer::Done { done: true },
+        match outcome {
+            Ok(answer) => answer,
+            Err(Trouble::Unavailable(unavailable)) => Answer::Unavailable { unavailable },
+            Err(Trouble::Failed(error)) => Answer::error(error),
         }
+    }
+
+    fn server(&self) -> Option<Answer> {
+        self.service.as_ref().map(|service| Answer::Server {
+            address: service.address(),
+            version: Some(service.version()),
+            given: false,
+            instance: self.name(),
+        })
+    }
+
+    fn tool(&self, arguments: &[String]) -> Result<String> {
+        self.service.as_ref().ok_or_else(|| failed("it was never started"))?.tool(arguments)
     }
 
     fn need(&mut self) -> std::result::Result<(), Trouble> {

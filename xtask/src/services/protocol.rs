@@ -4,6 +4,7 @@
 //! {"need":"kafka","nodes":3,"own":true}     {"address":"127.0.0.1:…","version":"4.3.0","given":false,"instance":"own-1"}
 //! {"kill":"kafka","instance":"own-1","node":0}                         {"done":true}
 //! {"need":"rabbitmq"}                       {"unavailable":"RabbitMQ is not installed"}
+//! {"tool":"rabbitmq","arguments":["list_users"]}                        {"said":"…"}
 //! {"program":"spring"}                      {"class_path":"…"}
 //! {"status":true}                           {"status":{…}}
 //! ```
@@ -65,6 +66,9 @@ pub(crate) struct Request {
     /// Verb: kill -9.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kill: Option<Kind>,
+    /// Verb: run the tool that comes with the server, which must be running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<Kind>,
     /// Verb: end an own instance and remove its data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) release: Option<Kind>,
@@ -96,6 +100,9 @@ pub(crate) struct Request {
     /// With `stop`, `start`, `kill`: one node; all when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<usize>,
+    /// With `tool`: what it is told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) arguments: Vec<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -113,6 +120,8 @@ pub(crate) enum Answer {
     Status { status: Status },
     /// To `program`.
     Program { class_path: String },
+    /// To `tool`: what it printed.
+    Said { said: String },
     /// The server cannot be had on this machine.
     Unavailable { unavailable: String },
     /// The run was asked to do without it.
@@ -206,6 +215,7 @@ mod tests {
         assert!(matches!(read(r#"{"error":"no"}"#), Answer::Error { .. }));
         assert!(matches!(read(r#"{"done":true}"#), Answer::Done { .. }));
         assert!(matches!(read(r#"{"class_path":"a:b"}"#), Answer::Program { .. }));
+        assert!(matches!(read(r#"{"said":""}"#), Answer::Said { .. }));
         let server = read(r#"{"address":"a","version":null,"given":true,"instance":"shared"}"#);
         assert!(matches!(server, Answer::Server { given: true, .. }));
     }

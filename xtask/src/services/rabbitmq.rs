@@ -159,6 +159,15 @@ impl Service for Rabbitmq {
         finish(&mut command, &self.site.log("rabbitmqctl"), Duration::from_secs(90), &self.site.ending)
     }
 
+    fn tool(&self, arguments: &[String]) -> Result<String> {
+        let said = self.site.log("said");
+        fs::write(&said, "").context(format_args!("cannot write {}", said.display()))?;
+        let mut command = self.script("rabbitmqctl");
+        command.arg("--quiet").args(arguments);
+        finish(&mut command, &said, Duration::from_secs(90), &self.site.ending)?;
+        fs::read_to_string(&said).context(format_args!("cannot read {}", said.display()))
+    }
+
     fn stop_signal(&self) -> (Signal, Duration) {
         (Signal::TERM, Duration::from_secs(30))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, failed};
 
 use super::kafka::Kafka;
 use super::postgres::Postgres;
@@ -30,6 +30,10 @@ pub(super) trait Service: Send {
     /// The last word after the first healthy answer, by the server's own tool.
     fn confirm(&self) -> Result<()> {
         Ok(())
+    }
+    /// Runs the tool that comes with the server; answers with what it printed.
+    fn tool(&self, _arguments: &[String]) -> Result<String> {
+        Err(failed("it comes with no tool that can be run here"))
     }
     /// The signal of an orderly stop, and how long that may take.
     fn stop_signal(&self) -> (Signal, Duration);

@@ -221,8 +221,9 @@ impl State {
         let Some(orders) = orders else {
             return Answer::error(format!("there is no {kind} called {name}"));
         };
+        let said = format!("{kind} {name} {order:?}");
         let answer = instance::give(&orders, order);
-        self.note(&format!("{kind} {name} {order:?}: {answer:?}"));
+        self.note(&format!("{said}: {answer:?}"));
         if matches!(answer, Answer::Error { .. }) && !self.ending.is_asked() {
             self.failed.store(true, Ordering::SeqCst);
         }
@@ -328,6 +329,9 @@ impl Connection {
         }
         if let Some(kind) = request.kill {
             return state.order(kind, &named, Order::Kill(request.node));
+        }
+        if let Some(kind) = request.tool {
+            return state.order(kind, &named, Order::Tool(request.arguments));
         }
         if let Some(kind) = request.release {
             // Nobody may take away what others share.
