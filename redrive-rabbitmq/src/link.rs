@@ -150,12 +150,24 @@ impl Link {
         };
         match tokio::time::timeout(login.connect_timeout, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(trouble::no_connection(login, &error)),
+            Ok(Err(error)) => Err(self.not_taken(&error).await),
             Err(_) => Err(PortError::Unavailable(format!(
                 "RabbitMQ at {}:{} did not answer within {:?}",
                 login.host, login.port, login.connect_timeout
             ))),
         }
+    }
+
+    /// Why the server did not take the connection.
+    async fn not_taken(&self, error: &lapin::Error) -> PortError {
+        let Login { host, port, connect_timeout, .. } = &self.login;
+        if let Some(config) = self.encryption.as_ref().filter(|_| trouble::is_cut(error))
+            && let Some(said) = tls::last_word(config, host, *port, *connect_timeout).await
+            && let Some(why) = trouble::of_encryption(&self.login, &said)
+        {
+            return why;
+        }
+        trouble::no_connection(&self.login, error)
     }
 
     /// Learns how large its frames are, and raises an alarm while it does not read.

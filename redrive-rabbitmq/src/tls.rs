@@ -17,6 +17,7 @@ use redrive_engine::port::{PortError, Refusal};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -92,7 +93,9 @@ pub(crate) fn config(tls: &Tls) -> Result<Arc<ClientConfig>, PortError> {
             let own = certificates(certificate).map_err(|why| wrong(certificate, why))?;
             let key =
                 PrivateKeyDer::from_pem_file(key_file).map_err(|error| wrong(key_file, error.to_string()))?;
-            config.with_client_auth_cert(own, key).map_err(broken)?
+            config.with_client_auth_cert(own, key).map_err(|error| {
+                wrong(key_file, format!("{error}; it has to be the key to `{}`", certificate.display()))
+            })?
         }
         (None, None) => config.with_no_client_auth(),
         (Some(file), None) | (None, Some(file)) => {
@@ -105,6 +108,21 @@ pub(crate) fn config(tls: &Tls) -> Result<Arc<ClientConfig>, PortError> {
 fn certificates(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())?;
     all.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// What a server says that ends an encrypted connection at once. One that does not take the client's certificate tells so
+/// when the client has begun to speak, and then its word is lost with the connection, but not on a client that listens.
+pub(crate) async fn last_word(
+    config: &Arc<ClientConfig>,
+    host: &str,
+    port: u16,
+    within: Duration,
+) -> Option<io::Error> {
+    let listening = async {
+        let mut stream = connect(config, host, port).await?;
+        stream.read_u8().await
+    };
+    tokio::time::timeout(within, listening).await.ok()?.err()
 }
 
 /// An encrypted stream to a server.

@@ -53,7 +53,11 @@ pub(crate) fn away(doing: &str, error: &Error) -> PortError {
 /// What a question to the broker failed with.
 pub(crate) fn asked(doing: &str, error: &Error) -> PortError {
     match no(error) {
-        Some(No::Forbidden) => Refusal::State(format!("{doing}: the user may not: {}", shown(error))).into(),
+        Some(No::Forbidden) => Refusal::State(format!(
+            "{doing}: the user may not: {}; `redrive topology plan --permissions` prints what it needs",
+            shown(error)
+        ))
+        .into(),
         Some(No::NotFound) => Refusal::State(format!("{doing}: {}", shown(error))).into(),
         _ => away(doing, error),
     }
@@ -63,6 +67,7 @@ pub(crate) fn asked(doing: &str, error: &Error) -> PortError {
 pub(crate) fn no_connection(login: &Login, error: &Error) -> PortError {
     let Login { host, port, vhost, user, .. } = login;
     let place = format!("{host}:{port}");
+    let away = || PortError::Unavailable(format!("RabbitMQ at {place} does not answer: {}", shown(error)));
     match error.kind() {
         ErrorKind::ProtocolError(said) => {
             let text = said.get_message();
@@ -82,6 +87,41 @@ pub(crate) fn no_connection(login: &Login, error: &Error) -> PortError {
                 _ => PortError::Unavailable(format!("RabbitMQ at {place} ended the connection: {text}")),
             }
         }
-        _ => PortError::Unavailable(format!("RabbitMQ at {place} does not answer: {}", shown(error))),
+        ErrorKind::IOError(said) => of_encryption(login, said).unwrap_or_else(away),
+        _ => away(),
     }
+}
+
+/// Whether the other side ended the connection without a word.
+pub(crate) fn is_cut(error: &Error) -> bool {
+    use std::io::ErrorKind as Io;
+    let ErrorKind::IOError(error) = error.kind() else { return false };
+    matches!(error.kind(), Io::ConnectionReset | Io::ConnectionAborted | Io::BrokenPipe | Io::UnexpectedEof)
+}
+
+/// What the encryption failed over: one side does not take the other's certificate.
+pub(crate) fn of_encryption(login: &Login, error: &std::io::Error) -> Option<PortError> {
+    use rustls::AlertDescription as Alert;
+    let place = format!("{}:{}", login.host, login.port);
+    let text = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(why) => format!(
+            "RabbitMQ at {place} shows a certificate that is not to be trusted ({why}); name who vouches for it with `cacertfile`, and the host as the certificate does"
+        ),
+        rustls::Error::AlertReceived(alert) => match alert {
+            Alert::CertificateRequired
+            | Alert::NoCertificate
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied => format!(
+                "RabbitMQ at {place} does not take the client's certificate ({alert:?}); check `certfile` and `keyfile`, and whom the server trusts"
+            ),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Refusal::State(text).into())
 }

@@ -1,5 +1,6 @@
 //! An encrypted connection, to a server that has none: something in front of it takes the encryption off.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,8 @@ async fn a_flow_reads_and_settles_over_an_encrypted_connection_with_an_authority
     flow.login.tls = Some(Tls::default());
     let stranger = RabbitBroker::new(flow.clone()).unwrap();
     let refused = stranger.plan(&subscription(&flow)).await.expect_err("nobody vouches for it");
-    assert!(refused.to_string().contains("certificate"), "{refused}");
+    assert!(refused.to_string().contains("not to be trusted"), "{refused}");
+    assert!(refused.to_string().contains("cacertfile"), "{refused}");
 
     flow.login.tls = Some(Tls { ca_file: Some(authority), ..Tls::default() });
     let broker = stage.broker(flow.clone()).await;
@@ -65,6 +67,94 @@ async fn a_flow_reads_and_settles_over_an_encrypted_connection_with_an_authority
     let second = receive(&mut source, 1).await.remove(0);
     settle(&broker, &second, Outcome::DeadLetter).await.unwrap();
     stage.holds(&format!("{}.dlq", stage.name), 1).await;
+}
+
+/// Somebody who vouches for certificates.
+struct Authority {
+    certificate: rcgen::Certificate,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = of_name(name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Self { certificate, issuer: rcgen::Issuer::new(params, key) }
+    }
+
+    /// Writes a certificate and its key into a folder; answers with the files.
+    fn vouches_for(&self, folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = of_name(name).signed_by(&key, &self.issuer).unwrap();
+        let files = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
+        std::fs::write(&files.0, certificate.pem()).unwrap();
+        std::fs::write(&files.1, key.serialize_pem()).unwrap();
+        files
+    }
+}
+
+fn of_name(name: &str) -> rcgen::CertificateParams {
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_asks_for_the_clients_certificate_takes_the_right_one_alone() {
+    let Some(stage) = Stage::shared("certified") else { return };
+    if !stage.server.ours_to_order() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let authority = folder.path().join("authority.pem");
+    std::fs::write(&authority, ours.certificate.pem()).unwrap();
+    let (certificate, key) = ours.vouches_for(folder.path(), "server");
+    let port = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap().port();
+    let begin = format!(
+        "rabbit_networking:ensure_ssl(), rabbit_networking:start_ssl_listener({{\"127.0.0.1\", {port}}}, \
+         [{{cacertfile, {authority:?}}}, {{certfile, {certificate:?}}}, {{keyfile, {key:?}}}, \
+         {{verify, verify_peer}}, {{fail_if_no_peer_cert, true}}], 1)."
+    );
+    let said = tokio::task::block_in_place(|| stage.server.tool(&["eval", &begin]));
+    assert_eq!(said.trim(), "ok");
+
+    let mut flow = stage.flow();
+    flow.login.host = "localhost".to_owned();
+    flow.login.port = port;
+    let mut refused = async |shown: Option<(PathBuf, PathBuf)>| {
+        let (cert_file, key_file) = shown.unzip();
+        flow.login.tls = Some(Tls { ca_file: Some(authority.clone()), cert_file, key_file });
+        let broker = RabbitBroker::new(flow.clone()).unwrap();
+        broker.plan(&subscription(&flow)).await.expect_err("it is let in").to_string()
+    };
+    let without = refused(None).await;
+    assert!(without.contains("does not take the client's certificate"), "{without}");
+    assert!(without.contains("certfile") && without.contains(&format!("localhost:{port}")), "{without}");
+    let strange = refused(Some(theirs.vouches_for(folder.path(), "stranger"))).await;
+    assert!(strange.contains("does not take the client's certificate"), "{strange}");
+
+    let (cert_file, key_file) = ours.vouches_for(folder.path(), "client");
+    let tls = Tls { ca_file: Some(authority), cert_file: Some(cert_file), key_file: Some(key_file) };
+    let mut mixed = flow.clone();
+    mixed.login.tls = Some(Tls { key_file: Some(folder.path().join("stranger.key")), ..tls.clone() });
+    let mixed = RabbitBroker::new(mixed).expect_err("another's key").to_string();
+    assert!(mixed.contains("stranger.key") && mixed.contains("client.pem"), "{mixed}");
+
+    flow.login.tls = Some(tls);
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let first = receive(&mut source, 1).await.remove(0);
+    settle(&broker, &first, later(Duration::from_millis(100))).await.unwrap();
+    let second = receive(&mut source, 1).await.remove(0);
+    settle(&broker, &second, Outcome::DeadLetter).await.unwrap();
+    stage.holds(&format!("{}.dlq", stage.name), 1).await;
+    let end = format!("rabbit_networking:stop_tcp_listener({{\"127.0.0.1\", {port}}}), ok.");
+    tokio::task::block_in_place(|| stage.server.tool(&["eval", &end]));
 }
 
 #[test]
