@@ -24,7 +24,7 @@ use crate::reader::{Carver, RabbitSource, Reader, Reading};
 use crate::rules::Rules;
 use crate::settle::Settler;
 use crate::topology::Needs;
-use crate::{DelayMode, QueueKind, RabbitFlow, metrics, names, resolved, shelves, stream};
+use crate::{DelayMode, QueueKind, RabbitFlow, SettleMode, metrics, names, resolved, shelves, stream};
 
 /// RabbitMQ under one flow.
 pub struct RabbitBroker {
@@ -245,6 +245,9 @@ impl Broker for RabbitBroker {
         }
         if self.flow.alone {
             self.refuse_others().await?;
+        }
+        if self.flow.settle == SettleMode::Republish {
+            self.outbox.may_write().await?;
         }
         let reading = Reading {
             flow: Arc::clone(&self.flow),

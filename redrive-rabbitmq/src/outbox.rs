@@ -17,6 +17,7 @@ use redrive_engine::port::PortError;
 use tokio::sync::Semaphore;
 
 use crate::link::Link;
+use crate::trouble::No;
 use crate::{RabbitFlow, metrics, trouble};
 
 /// How many batches are under way at once.
@@ -84,6 +85,29 @@ impl Outbox {
             rest = others;
         }
         answers
+    }
+
+    /// Refuses where the user may not write. Whether it may is found out with a message for a queue that there is none of:
+    /// it comes back.
+    pub(crate) async fn may_write(&self) -> Result<(), PortError> {
+        let doing = "cannot write to RabbitMQ's default exchange";
+        let channel = self.channel().await?;
+        let options = BasicPublishOptions { mandatory: true, immediate: false };
+        let nowhere = format!("redrive-{}", uuid::Uuid::now_v7());
+        let sent = async {
+            let properties = BasicProperties::default();
+            confirmed(channel.basic_publish("".into(), nowhere.into(), options, &[], properties).await).await
+        };
+        let answer = tokio::time::timeout(self.confirm_timeout, sent).await;
+        // What came back must not be taken for one of another batch.
+        tokio::spawn(async move { channel.close(200, "done".into()).await });
+        match answer {
+            Ok(Err(error)) if trouble::no(&error) == Some(No::Forbidden) => {
+                Err(trouble::asked(doing, &error))
+            }
+            // One that is short of memory, or goes away now, is dealt with when there is something to write.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     async fn write_some(&self, letters: &[Letter]) -> Vec<Result<(), NotTaken>> {

@@ -111,7 +111,7 @@ impl Needs {
             && let Err(error) = self.declare_queue(queue).await?
             && let Some(text) = differs(&error)
         {
-            let follows = what_follows(&text);
+            let follows = without_argument(&text).unwrap_or_else(|| what_follows(&text));
             found.drift.push(format!("{text}; {follows}"));
         }
         Ok(found)
@@ -135,7 +135,8 @@ impl Needs {
             if let Err(error) = self.declare_exchange(exchange, options).await?
                 && let Some(text) = differs(&error)
             {
-                found.drift.push(format!("{text}; copies may find no way, or go another one"));
+                let follows = without_argument(&text).unwrap_or("copies may find no way, or go another one");
+                found.drift.push(format!("{text}; {follows}"));
             }
         }
         Ok(found)
@@ -239,9 +240,10 @@ impl Needs {
         let vhost = quoted(&flow.login.vhost);
         let mut commands = Vec::new();
         for thing in &self.things {
-            let (name, arguments, apply_to) = match thing {
-                Thing::Queue(queue) if queue.owned => (&queue.name, &queue.arguments, "queues"),
-                Thing::Exchange(exchange) => (&exchange.name, &exchange.arguments, "exchanges"),
+            // A level's exchange is called as its queue is, and a second policy of one name would replace the first.
+            let (name, arguments, apply_to, suffix) = match thing {
+                Thing::Queue(queue) if queue.owned => (&queue.name, &queue.arguments, "queues", ""),
+                Thing::Exchange(exchange) => (&exchange.name, &exchange.arguments, "exchanges", ".exchange"),
                 _ => continue,
             };
             let mut definition = serde_json::Map::new();
@@ -262,7 +264,7 @@ impl Needs {
             let definition = serde_json::Value::Object(definition).to_string();
             commands.push(format!(
                 "rabbitmqctl set_policy -p {vhost} --apply-to {apply_to} {} {} {}",
-                quoted(name),
+                quoted(&format!("{name}{suffix}")),
                 quoted(&format!("^{}$", escaped(name))),
                 quoted(&definition),
             ));
@@ -274,26 +276,23 @@ impl Needs {
     pub(crate) fn permissions(&self) -> Vec<String> {
         let flow = &self.flow;
         // The levels and steps have names of their own behind this one.
-        let mut all: Vec<String> = vec![format!("{}(\\..*)?", escaped(&names::retry(flow)))];
-        let mut add = |name: &str| {
-            let name = escaped(name);
-            if !all.contains(&name) {
-                all.push(name);
+        let ways = [format!("{}(\\..*)?", escaped(&names::retry(flow))), escaped(&names::stray(flow))];
+        let mut all = ways.to_vec();
+        for shelf in [&names::resolved(flow), &flow.dead_letter.queue, names::parking(flow)] {
+            let shelf = escaped(shelf);
+            if !all.contains(&shelf) {
+                all.push(shelf);
             }
-        };
-        add(&names::stray(flow));
-        add(&names::resolved(flow));
-        add(&flow.dead_letter.queue);
-        add(names::parking(flow));
+        }
         let mut configure = all.clone();
-        let mut read = all.clone();
+        let mut read = all;
         if flow.owned {
             configure.push(escaped(&flow.queue));
         }
         read.push(escaped(&flow.queue));
         read.extend(flow.foreign.iter().map(|queue| escaped(queue)));
-        // A binding needs to write to what is bound.
-        let mut write = all;
+        // A binding needs to write to what is bound; all else is written by the default exchange.
+        let mut write = ways.to_vec();
         write.push(escaped(&flow.queue));
         write.push("amq\\.default".to_owned());
         let pattern = |names: &[String]| quoted(&format!("^({})$", names.join("|")));
@@ -331,6 +330,13 @@ fn differs(error: &Error) -> Option<String> {
 fn is_no_plugin(error: &Error) -> bool {
     let text = trouble::shown(error);
     text.contains("x-delayed-message") || text.contains("unknown exchange type")
+}
+
+/// What to say of an argument that is not declared at all.
+fn without_argument(text: &str) -> Option<&'static str> {
+    text.contains("current is none").then_some(
+        "that is well where a policy gives it, which RabbitMQ does not tell (`redrive topology plan --as-policies` prints one); else delete it when it is empty",
+    )
 }
 
 fn what_follows(text: &str) -> &'static str {

@@ -89,7 +89,9 @@ async fn prepare(reader: &Reader, topology: config::Topology) -> Result<Started>
     if !missing.is_empty() && topology == config::Topology::Check {
         return Err(Error::Missing { flow: reader.subscription.flow.to_string(), missing });
     }
-    if !missing.is_empty() {
+    // A broker does not tell whether the ways between queues are there, so they are made at every start.
+    let ways = topology == config::Topology::Apply && needed.iter().any(crate::topology::is_way);
+    if !missing.is_empty() || ways {
         reader.broker.apply(&needed).await?;
     }
     Ok(Started { created: missing, differs })

@@ -6,10 +6,14 @@ mod elsewhere;
 #[path = "../kill/http.rs"]
 #[allow(dead_code, reason = "the tests that kill use more of it")]
 mod http;
+mod instances;
 mod ledger;
+mod lives;
 mod outage;
+mod rights;
 #[path = "../running/mod.rs"]
 mod running;
+mod short;
 mod topology;
 mod world;
 

@@ -1,57 +1,60 @@
 //! A downstream that is away, and messages that nobody can read.
 
+use std::time::{Duration, Instant};
+
 use crate::http::Journal;
 use crate::running::eventually;
 use crate::world::World;
 
-/// Messages that arrive while the downstream is away.
-const WAITING: usize = 40;
+/// Messages that arrive while the downstream is away: half at once, half while it lasts.
+const MESSAGES: usize = 300;
+/// A quarter of an hour, and all else a sixtieth of what it would be.
+const OUTAGE: Duration = Duration::from_secs(15);
+const OPEN: Duration = Duration::from_millis(167);
+/// How many calls may be under way at once, and how many probes there are each time.
+const CONCURRENCY: usize = 16;
+const PROBES: usize = 3;
 
-/// A quarter of an hour, with every wait a sixtieth of what it would be: as long as the breaker is open nothing is charged,
-/// so it does not matter how long it lasts.
 #[test]
-fn an_outage_storms_nothing_and_floods_no_dead_letter_queue() {
+fn an_outage_of_a_quarter_of_an_hour_storms_nothing_and_floods_no_dead_letter_queue() {
     let Some(world) = World::open("outage") else { return };
     let journal = Journal::start();
-    let file = format!(
-        "version: 1
-brokers: {{ main: {{ rabbitmq: {{ url: \"{}\" }} }} }}
-flows:
-  {name}:
-    from: amqp://main?queue={name}
-    to: http://{}/orders
-    retry: 160ms, 1s, 5s jitter 10%
-    breaker: {{ open: 160ms }}
-",
-        world.server(),
-        journal.address,
-        name = world.name
-    );
-    std::fs::write(world.desk.path("redrive.yaml"), file).unwrap();
-    let running = world.start_with(&["-c", "redrive.yaml"]);
-    let lines: String =
-        (0..WAITING).map(|number| format!("{{\"id\": \"m-{number}\", \"body\": \"down\"}}\n")).collect();
-    std::fs::write(world.desk.path("messages.jsonl"), lines).unwrap();
-    world.does(&["publish", &world.source(), "--jsonl", "messages.jsonl"]);
+    let settings = [
+        &*format!("to: http://{}/orders", journal.address),
+        "retry: 167ms, 1s, 5s, 30s jitter 10%",
+        &format!("breaker: {{ open: {}ms, window: 500ms, half_open_probes: {PROBES} }}", OPEN.as_millis()),
+        &format!("concurrency: {CONCURRENCY}"),
+    ];
+    let file = world.configured("redrive.yaml", &settings);
+    let running = world.start_with(&["-c", &file]);
+    let down = |numbers: std::ops::Range<usize>| numbers.map(|number| (format!("m-{number}"), "down"));
+    let began = Instant::now();
+    world.publish_all(down(0..MESSAGES / 2));
     eventually("the breaker holds the flow", || {
         let flows = world.does(&["flows", "--json"]).json();
         if flows[0]["state"] == "holding" { Ok(()) } else { Err(flows[0].to_string()) }
     });
-    // Probes go on. So many calls, without a breaker, would have used up the attempts of every message.
-    let calls = || journal.calls().values().map(Vec::len).sum::<usize>();
-    let before = calls();
-    eventually("the downstream has been probed many times", || {
-        let made = calls() - before;
-        if made >= 4 * WAITING { Ok(()) } else { Err(made.to_string()) }
-    });
+    world.publish_all(down(MESSAGES / 2..MESSAGES));
+    // This is the outage, not a wait for something.
+    std::thread::sleep(OUTAGE.saturating_sub(began.elapsed()));
+    let calls = journal.calls();
+    let lasted = began.elapsed();
+    let made: usize = calls.values().map(Vec::len).sum();
+    let openings = usize::try_from(lasted.as_millis() / OPEN.as_millis()).unwrap() + 1;
+    // What was under way when it opened, and the probes. Without it each message would have been tried four times.
+    let most = CONCURRENCY + 5 + PROBES * openings;
+    assert!(most < 4 * MESSAGES || lasted > 2 * OUTAGE, "it lasted too long to tell: {lasted:?}");
+    assert!(made <= most, "{made} calls in {lasted:?}, and at most {most} were to be expected");
+    assert!(made > 2 * PROBES, "it is probed: {made}");
     for queue in [".dlq", ".parking"] {
         assert_eq!(world.ready(&world.named(queue)), Some(0), "{queue}");
     }
     journal.fix();
     eventually("everything is through", || {
         let through = journal.order().len();
-        if through >= WAITING { Ok(()) } else { Err(through.to_string()) }
+        if through >= MESSAGES { Ok(()) } else { Err(through.to_string()) }
     });
+    assert_eq!(journal.order().len(), MESSAGES);
     for queue in [".dlq", ".parking"] {
         assert_eq!(world.ready(&world.named(queue)), Some(0), "{queue}");
     }

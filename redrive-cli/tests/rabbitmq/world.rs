@@ -11,7 +11,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
 use serde_json::Value;
 use testkit::Services;
-use testkit::services::Server;
+use testkit::services::{Kind, Server};
 
 use crate::desk::{Desk, Ran};
 use crate::running::{HANDLER, Running, eventually};
@@ -20,7 +20,7 @@ use crate::running::{HANDLER, Running, eventually};
 pub(crate) struct World {
     pub(crate) desk: Desk,
     pub(crate) name: String,
-    server: Server,
+    pub(crate) server: Server,
     _services: Services,
 }
 
@@ -49,11 +49,25 @@ impl World {
     pub(crate) fn open(test: &str) -> Option<Self> {
         let services = Services::connect();
         let server = services.rabbitmq()?;
+        Some(Self::on(services, server, test))
+    }
+
+    /// On a RabbitMQ of its own, to be broken.
+    pub(crate) fn own(test: &str) -> Option<Self> {
+        let services = Services::connect();
+        if !services.faults() {
+            return None;
+        }
+        let server = services.own(Kind::Rabbitmq)?;
+        server.ours_to_break().then(|| Self::on(services, server, test))
+    }
+
+    fn on(services: Services, server: Server, test: &str) -> Self {
         let desk = Desk::new();
         std::fs::write(desk.path("handle.sh"), HANDLER).unwrap();
         let unique = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
         let name = format!("{test}-{}-{unique:x}", std::process::id());
-        Some(Self { desk, name, server, _services: services })
+        Self { desk, name, server, _services: services }
     }
 
     /// The address of the server, with its virtual host.
@@ -123,6 +137,14 @@ impl World {
         });
     }
 
+    /// Publishes many messages of these ids and bodies.
+    pub(crate) fn publish_all(&self, messages: impl IntoIterator<Item = (String, &'static str)>) {
+        let line = |(id, body): (String, &str)| format!("{{\"id\": \"{id}\", \"body\": \"{body}\"}}\n");
+        let lines: String = messages.into_iter().map(line).collect();
+        std::fs::write(self.desk.path("messages.jsonl"), lines).unwrap();
+        self.does(&["publish", &self.source(), "--jsonl", "messages.jsonl"]);
+    }
+
     /// Publishes with properties that the command has no words for.
     pub(crate) fn produce(&self, queue: &str, body: &str, properties: BasicProperties) {
         self.on_channel(async |channel| {
@@ -178,6 +200,29 @@ impl World {
         let source = self.source();
         let flow = ["--from", &source, "--to", "exec:sh handle.sh", "--retry", "100ms x2"];
         self.start_with(&[&flow[..], more].concat())
+    }
+
+    /// Writes a file with one flow on the source; answers with the file's name.
+    pub(crate) fn configured(&self, file: &str, settings: &[&str]) -> String {
+        let (server, name) = (self.server(), &self.name);
+        let mut text = format!(
+            "version: 1\nbrokers: {{ main: {{ rabbitmq: {{ url: \"{server}\" }} }} }}\nflows:\n  {name}:\n    from: amqp://main?queue={name}\n"
+        );
+        for setting in settings {
+            text.push_str(&format!("    {setting}\n"));
+        }
+        std::fs::write(self.desk.path(file), text).unwrap();
+        file.to_owned()
+    }
+
+    /// Runs anything that listens until it is stopped; answers with its address, too.
+    pub(crate) fn start_listening(&self, arguments: &[&str]) -> (Running, String) {
+        let all = [&["run"], arguments, &["--listen", "127.0.0.1:0", "--log-level", "warn"]].concat();
+        let running = Running::start(&self.desk.path(""), &all);
+        let said = running.said();
+        let ready = said.iter().find_map(|line| line.strip_prefix("redrive ready http://"));
+        let address = ready.expect("an address").to_owned();
+        (running, address)
     }
 
     /// Runs anything until it is stopped.

@@ -71,11 +71,14 @@ fn policies_and_permissions_are_commands_to_run() {
                   '{\"dead-letter-exchange\":\"orders.retry\",\"dead-letter-strategy\":\"at-least-once\",\
                   \"message-ttl\":10000,\"overflow\":\"reject-publish\"}'";
     assert!(policies.iter().any(|policy| policy == wanted), "{policies:#?}");
-    let own = r"orders\.retry(\..*)?|orders\.stray|orders\.resolved|orders\.dlq|orders\.parking|orders\.in";
+    let level = "rabbitmqctl set_policy -p '/' --apply-to exchanges 'orders.retry.l10.exchange' \
+                 '^orders\\.retry\\.l10$' '{\"alternate-exchange\":\"orders.stray\"}'";
+    assert!(policies.iter().any(|policy| policy == level), "{policies:#?}");
+    let ways = r"orders\.retry(\..*)?|orders\.stray";
+    let own = format!(r"{ways}|orders\.resolved|orders\.dlq|orders\.parking|orders\.in");
+    let written = format!(r"{ways}|orders\.in|amq\.default");
     assert_eq!(
         broker.permissions(),
-        [format!(
-            r"rabbitmqctl set_permissions -p '/' 'guest' '^({own})$' '^({own}|amq\.default)$' '^({own})$'"
-        )]
+        [format!(r"rabbitmqctl set_permissions -p '/' 'guest' '^({own})$' '^({written})$' '^({own})$'")]
     );
 }
