@@ -19,6 +19,8 @@ use crate::{RabbitFlow, amqp, names};
 
 /// The argument by which a quorum queue of RabbitMQ 4 keeps messages that were handed out often.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
+/// What a server since 4.0 does to a quorum queue that is not the flow's own to make; it does not tell whether it does.
+const LIMITED: &str = "since 4.0 RabbitMQ deletes what a quorum queue has got back 20 times, as at stops and long holds; unless that is lifted already, set a policy with `delivery-limit` -1";
 /// What a flow needs, and how it is made.
 #[derive(Debug)]
 pub(crate) struct Needs {
@@ -107,6 +109,9 @@ impl Needs {
             }
             return Ok(found);
         }
+        if !queue.owned && queue.name == self.flow.queue && is_quorum(queue) && self.limits().await {
+            found.drift.push(LIMITED.to_owned());
+        }
         if queue.owned
             && let Err(error) = self.declare_queue(queue).await?
             && let Some(text) = differs(&error)
@@ -156,10 +161,9 @@ impl Needs {
     async fn declare_queue(&self, queue: &QueueSpec) -> Result<lapin::Result<()>, PortError> {
         let doing = format!("cannot declare the queue `{}`", queue.name);
         let name = link::short(&queue.name)?;
-        let quorum = matches!(queue.arguments.get("x-queue-type"), Some(AMQPValue::LongString(kind)) if kind.as_bytes() == b"quorum");
         let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         let mut arguments = queue.arguments.clone();
-        if quorum && self.limits().await {
+        if is_quorum(queue) && self.limits().await {
             let none = AMQPValue::LongLongInt(-1);
             arguments.entry(DELIVERY_LIMIT.to_owned()).or_insert(none);
         }
@@ -307,6 +311,10 @@ impl Needs {
     }
 }
 
+fn is_quorum(queue: &QueueSpec) -> bool {
+    matches!(queue.arguments.get("x-queue-type"), Some(AMQPValue::LongString(kind)) if kind.as_bytes() == b"quorum")
+}
+
 fn not_there(queue: &QueueSpec) -> PortError {
     Refusal::State(format!(
         "the queue `{}` ({}) is not there, and it is not the flow's own to make; make it, or name another",
@@ -334,7 +342,8 @@ fn is_no_plugin(error: &Error) -> bool {
 
 /// What to say of an argument that is not declared at all.
 fn without_argument(text: &str) -> Option<&'static str> {
-    text.contains("current is none").then_some(
+    let undeclared = text.contains("current is none") && !text.contains(DELIVERY_LIMIT);
+    undeclared.then_some(
         "that is well where a policy gives it, which RabbitMQ does not tell (`redrive topology plan --as-policies` prints one); else delete it when it is empty",
     )
 }

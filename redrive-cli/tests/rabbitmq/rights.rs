@@ -226,7 +226,13 @@ fn a_flow_runs_on_queues_that_get_their_arguments_by_the_policies_that_are_print
     if !world.server.ours_to_order() {
         return;
     }
-    let settings = ["to: exec:sh handle.sh", POLICY, "topology: check", "queue: { owned: false }"];
+    let settings = [
+        "to: exec:sh handle.sh",
+        POLICY,
+        "topology: check",
+        "queue: { owned: false }",
+        "dead_letter: { options: { x-max-length: '1000' } }",
+    ];
     let file = world.configured("redrive.yaml", &settings);
     let needed = world.does(&["topology", "plan", "--json", "-c", &file]).json();
     make_without_arguments(&world, &needed);

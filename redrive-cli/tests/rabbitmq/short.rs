@@ -56,6 +56,11 @@ fn a_memory_alarm_is_told_and_loses_nothing() {
         let alarms = alarms();
         if alarms.contains(&"broker_blocked".into()) { Ok(()) } else { Err(format!("{alarms:?}")) }
     });
+    // Another flow begins all the same.
+    let other = std::fs::read_to_string(world.desk.path(&file)).unwrap();
+    std::fs::write(world.desk.path("other.yaml"), other.replace(&world.name, &world.named("-other")))
+        .unwrap();
+    world.start_with(&["-c", "other.yaml", "--data", "other.db"]).stop();
     // What needs no copy goes on: it is released over a connection that writes nothing.
     eventually("all that succeed are handled", || {
         let handled = journal.order();

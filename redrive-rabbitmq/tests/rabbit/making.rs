@@ -50,6 +50,26 @@ async fn what_is_not_as_it_should_be_is_named_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_was_made_without_lifting_the_limit_of_deliveries_is_named_where_there_is_one() {
+    let Some(stage) = Stage::shared("limited") else { return };
+    if !stage.server.ours_to_order() {
+        return;
+    }
+    let limits = !stage.server.version().expect("a version").starts_with("3.");
+    stage.queue(&stage.name, vec![("x-queue-type", AMQPValue::LongString("quorum".into()))]).await;
+    for owned in [true, false] {
+        let mut flow = stage.flow();
+        flow.owned = owned;
+        let broker = RabbitBroker::new(flow.clone()).unwrap();
+        let plan = broker.plan(&subscription(&flow)).await.unwrap();
+        let source = plan.iter().find(|thing| thing.name == stage.name).unwrap();
+        // An older server would take -1 for a limit.
+        assert_eq!(!source.drift.is_empty(), limits, "{source:?}");
+        assert!(source.drift.iter().all(|drift| drift.contains("`delivery-limit` -1")), "{source:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plug_in_that_is_absent_is_named() {
     let Some(stage) = Stage::shared("plugin") else { return };
     let mut flow = stage.flow();
