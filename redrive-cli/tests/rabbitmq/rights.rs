@@ -154,7 +154,9 @@ fn the_permissions_that_are_printed_are_enough_and_all_are_needed() {
         assert!(said.contains("--permissions"), "{text}");
     };
     let (making, using): (Vec<_>, Vec<_>) = lacking.iter().enumerate().partition(|(number, _)| *number < 6);
-    making.iter().for_each(|(_, case)| refuse(case));
+    for (_, case) in making {
+        refuse(case);
+    }
 
     ordered(&world, &printed);
     let words = flow(&source);
@@ -182,7 +184,9 @@ fn the_permissions_that_are_printed_are_enough_and_all_are_needed() {
     assert!(!quiet.iter().any(|line| line.contains("ACCESS_REFUSED")), "{quiet:?}");
     running.stop();
 
-    using.iter().for_each(|(_, case)| refuse(case));
+    for (_, case) in using {
+        refuse(case);
+    }
     let users: Vec<String> = lacking.into_iter().map(|case| case.user).chain([user]).collect();
     delete_users(&world, &users);
 }
@@ -244,7 +248,8 @@ fn a_flow_runs_on_queues_that_get_their_arguments_by_the_policies_that_are_print
     let running = world.start_with(&["-c", &file]);
     let said = running.said();
     let drift: Vec<&String> = said.iter().filter(|line| line.contains("inequivalent")).collect();
-    assert!(!drift.is_empty() && drift.iter().all(|line| line.contains("--as-policies")), "{said:#?}");
+    assert!(drift.iter().any(|line| line.contains("--as-policies")), "{said:#?}");
+    assert!(drift.iter().all(|line| line.contains("a policy")), "{said:#?}");
     world.publish(&world.name, "order-1", FRIDGE, &[]);
     let dead = world.stands("order-1", "dead");
     assert_eq!(dead["attempts"], 3, "it waited and came back twice: {dead}");
