@@ -31,15 +31,19 @@ pub(crate) fn created(things: &[Topology]) -> Vec<String> {
 }
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode, Problem> {
-    let written = match (arguments.as_policies, arguments.permissions) {
-        (true, _) => topology::policies as fn(&setup::Setup) -> redrive::Result<Vec<String>>,
-        (_, true) => topology::permissions,
-        (false, false) => return run(&arguments.topology, false),
-    };
+    if !arguments.as_policies && !arguments.permissions {
+        return run(&arguments.topology, false);
+    }
+    let runtime = runtime()?;
     let config = run_config::of(&arguments.topology.flow, Some(NOBODY))?;
     let mut text = String::new();
     for name in config.flows.keys() {
-        let lines = written(&set_up(&config, name)?);
+        let flow = set_up(&config, name)?;
+        let lines = if arguments.as_policies {
+            runtime.block_on(topology::policies(&flow))
+        } else {
+            topology::permissions(&flow)
+        };
         for line in lines.map_err(|error| Problem::new(error.code(), FAILED, error.to_string()))? {
             text.push_str(&line);
             text.push('\n');
@@ -52,6 +56,11 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode, Problem> {
     terminal::print(&text)
 }
 
+fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))
+}
+
 fn set_up(config: &Config, name: &str) -> Result<setup::Setup, Problem> {
     setup::flow(config, name, InCode::default(), &files::env)
         .map_err(|error| Problem::new(codes::CANNOT_RUN, USAGE, error.to_string()))
@@ -62,8 +71,7 @@ pub(crate) fn apply(arguments: &TopologyArguments) -> Result<ExitCode, Problem> 
 }
 
 fn run(arguments: &TopologyArguments, apply: bool) -> Result<ExitCode, Problem> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::new(codes::CANNOT_RUN, FAILED, error.to_string()))?;
+    let runtime = runtime()?;
     let written = arguments.flow.from.is_some() || files::config(arguments.flow.config.as_deref()).is_some();
     if !written && !apply {
         return runtime.block_on(data::topology(arguments.flow.data.clone(), arguments.json));

@@ -126,8 +126,9 @@ impl RabbitBroker {
     }
 
     /// The commands of `rabbitmqctl` that do by policies what the flow's queues and exchanges are otherwise made with.
-    pub fn policies(&self) -> Vec<String> {
-        self.needs.policies()
+    /// A server that can be asked is asked for its version.
+    pub async fn policies(&self) -> Vec<String> {
+        self.needs.policies().await
     }
 
     /// The command of `rabbitmqctl` that gives the flow's user what it needs, and no more.

@@ -238,9 +238,11 @@ impl Needs {
         .into()
     }
 
-    /// The commands that do by policies what the queues are otherwise made with.
-    pub(crate) fn policies(&self) -> Vec<String> {
+    /// The commands that do by policies what the queues are otherwise made with; what a server since 4.0 needs beside that is
+    /// among it when it can be asked.
+    pub(crate) async fn policies(&self) -> Vec<String> {
         let flow = &self.flow;
+        let limits = self.limits().await;
         let vhost = quoted(&flow.login.vhost);
         let mut commands = Vec::new();
         for thing in &self.things {
@@ -261,6 +263,9 @@ impl Needs {
                     .filter(|_| !matches!(value, AMQPValue::LongString(_)))
                     .map_or_else(|| shown(value).into(), serde_json::Value::from);
                 definition.insert(key.to_owned(), value);
+            }
+            if limits && matches!(thing, Thing::Queue(queue) if is_quorum(queue)) {
+                definition.insert("delivery-limit".to_owned(), (-1).into());
             }
             if definition.is_empty() {
                 continue;

@@ -154,10 +154,14 @@ pub(crate) fn alone(place: &Place) -> Result<Option<Arc<dyn Broker>>, PortError>
 }
 
 /// How RabbitMQ is told by policies what the flow's queues are; nothing for other brokers.
-pub(crate) fn policies(place: &Place) -> Result<Vec<String>, PortError> {
+#[cfg_attr(
+    not(feature = "rabbitmq"),
+    expect(clippy::unused_async, reason = "RabbitMQ is asked for its version")
+)]
+pub(crate) async fn policies(place: &Place) -> Result<Vec<String>, PortError> {
     match place {
         #[cfg(feature = "rabbitmq")]
-        Place::RabbitMq(flow) => on_rabbitmq::policies((**flow).clone()),
+        Place::RabbitMq(flow) => on_rabbitmq::policies((**flow).clone()).await,
         _ => Ok(Vec::new()),
     }
 }
@@ -215,8 +219,8 @@ mod on_rabbitmq {
         }))
     }
 
-    pub(super) fn policies(flow: RabbitFlow) -> Result<Vec<String>, PortError> {
-        Ok(RabbitBroker::new(flow)?.policies())
+    pub(super) async fn policies(flow: RabbitFlow) -> Result<Vec<String>, PortError> {
+        Ok(RabbitBroker::new(flow)?.policies().await)
     }
 
     pub(super) fn permissions(flow: RabbitFlow) -> Result<Vec<String>, PortError> {

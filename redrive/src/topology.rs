@@ -22,8 +22,10 @@ pub async fn apply(flow: &Setup) -> Result<Vec<Topology>> {
 }
 
 /// The commands that give the queues of a flow on RabbitMQ their arguments by policies; nothing for other brokers.
-pub fn policies(flow: &Setup) -> Result<Vec<String>> {
-    Ok(brokers::policies(&flow.place)?)
+/// What they are depends on the broker's version, which is asked for; where it does not answer it is taken to be older than
+/// 4.0.
+pub async fn policies(flow: &Setup) -> Result<Vec<String>> {
+    Ok(brokers::policies(&flow.place).await?)
 }
 
 /// What a RabbitMQ has to allow a flow's user, as commands; nothing for other brokers.

@@ -65,6 +65,9 @@ async fn a_queue_that_was_made_without_lifting_the_limit_of_deliveries_is_named_
         let source = plan.iter().find(|thing| thing.name == stage.name).unwrap();
         // An older server would take -1 for a limit.
         assert_eq!(!source.drift.is_empty(), limits, "{source:?}");
+        let policies = broker.policies().await;
+        let lifted = |policy: &String| policy.contains(".stray$") && policy.contains("\"delivery-limit\":-1");
+        assert_eq!(policies.iter().any(lifted), limits, "{policies:#?}");
         assert!(source.drift.iter().all(|drift| drift.contains("`delivery-limit` -1")), "{source:?}");
     }
 }
@@ -80,13 +83,14 @@ async fn a_plug_in_that_is_absent_is_named() {
     assert!(refused.to_string().contains("rabbitmq_delayed_message_exchange"), "{refused}");
 }
 
-#[test]
-fn policies_and_permissions_are_commands_to_run() {
-    let login = redrive_rabbitmq::Login::new("localhost", 5672);
+#[tokio::test]
+async fn policies_and_permissions_are_commands_to_run() {
+    // Nobody is there who could be asked.
+    let login = redrive_rabbitmq::Login::new("127.0.0.1", 1);
     let mut flow = redrive_rabbitmq::RabbitFlow::new("orders", login, "orders.in");
     flow.steps = vec![Duration::from_secs(10)];
     let broker = RabbitBroker::new(flow).unwrap();
-    let policies = broker.policies();
+    let policies = broker.policies().await;
     let wanted = "rabbitmqctl set_policy -p '/' --apply-to queues 'orders.retry.10s' '^orders\\.retry\\.10s$' \
                   '{\"dead-letter-exchange\":\"orders.retry\",\"dead-letter-strategy\":\"at-least-once\",\
                   \"message-ttl\":10000,\"overflow\":\"reject-publish\"}'";
