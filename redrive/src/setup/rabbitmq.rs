@@ -246,7 +246,7 @@ mod tests {
         let file = |password: &str, from: &str| {
             format!(
                 "{{ version: 1, brokers: {{ main: {{ rabbitmq: {{ password_env: {password},
-                   url: 'amqps://app@rabbit.example/prod?heartbeat=30&cacertfile=ca.pem' }} }} }},
+                   url: 'amqps://app@rabbit.example/prod?heartbeat=30&cacertfile=ca.pem&certfile=me.pem&keyfile=me.key' }} }} }},
                    flows: {{ orders: {{ from: '{from}', to: 'http://127.0.0.1:3000',
                    delay: ring, parking: same, queue: {{ kind: classic, owned: false, single_active: true }},
                    dead_letter: {{ adopt: true, format: envelope, options: {{ x-max-length: '1000' }} }},
@@ -258,7 +258,8 @@ mod tests {
         assert_eq!((login.host.as_str(), login.port, login.vhost.as_str()), ("rabbit.example", 5671, "prod"));
         assert_eq!((login.user.as_str(), login.password.as_str()), ("app", "hunter2"));
         assert_eq!(login.heartbeat, Duration::from_secs(30));
-        assert_eq!(login.tls, Some(Tls { ca_file: Some("ca.pem".into()), ..Tls::default() }));
+        let [ca_file, cert_file, key_file] = ["ca.pem", "me.pem", "me.key"].map(|file| Some(file.into()));
+        assert_eq!(login.tls, Some(Tls { ca_file, cert_file, key_file }));
         assert!(!format!("{flow:?}").contains("hunter2"));
         assert_eq!((flow.kind, flow.owned, flow.single_active), (QueueKind::Classic, false, true));
         assert_eq!((flow.delay, flow.adopt), (DelayMode::Ring, Adopt::IntoLedger));
