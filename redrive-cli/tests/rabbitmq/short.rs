@@ -27,7 +27,7 @@ fn a_memory_alarm_is_told_and_loses_nothing() {
     let Some(world) = World::own("memory") else { return };
     let journal = Journal::start();
     let to = format!("to: http://{}/orders", journal.address);
-    let settings = [&*to, "retry: 100ms x2", "confirm_timeout: 1s"];
+    let settings = [&*to, "retry: 100ms x2", "confirm_timeout: 3s"];
     let file = world.configured("redrive.yaml", &settings);
     let (running, address) = world.start_listening(&["-c", &file]);
     let blocked = |expected: &'static str| {
