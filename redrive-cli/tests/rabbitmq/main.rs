@@ -8,8 +8,10 @@ mod elsewhere;
 mod http;
 mod ledger;
 mod outage;
+mod ring;
 #[path = "../running/mod.rs"]
 mod running;
+mod stuck;
 mod topology;
 mod world;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lapin::options::{
     BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
-    QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+    ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
@@ -49,11 +49,25 @@ impl World {
     pub(crate) fn open(test: &str) -> Option<Self> {
         let services = Services::connect();
         let server = services.rabbitmq()?;
+        Some(Self::at_server(test, server, services))
+    }
+
+    /// On a RabbitMQ of its own, with these settings. Nothing where a run does without faults.
+    pub(crate) fn own_with(test: &str, settings: &str) -> Option<Self> {
+        let services = Services::connect();
+        if !services.faults() {
+            return None;
+        }
+        let server = services.rabbitmq_with(settings)?;
+        server.ours_to_break().then(|| Self::at_server(test, server, services))
+    }
+
+    fn at_server(test: &str, server: Server, services: Services) -> Self {
         let desk = Desk::new();
         std::fs::write(desk.path("handle.sh"), HANDLER).unwrap();
         let unique = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
         let name = format!("{test}-{}-{unique:x}", std::process::id());
-        Some(Self { desk, name, server, _services: services })
+        Self { desk, name, server, _services: services }
     }
 
     /// The address of the server, with its virtual host.
@@ -114,6 +128,16 @@ impl World {
                 .unwrap();
             let bind = QueueBindOptions::default();
             channel.queue_bind(queue.into(), exchange.into(), "".into(), bind, nothing()).await.unwrap();
+        });
+    }
+
+    /// Deletes exchanges; one that is not there is as good as deleted.
+    pub(crate) fn delete_exchanges(&self, exchanges: &[String]) {
+        self.on_channel(async |channel| {
+            for exchange in exchanges {
+                let options = ExchangeDeleteOptions::default();
+                channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
+            }
         });
     }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
+    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions,
+    QueueDeclareOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
@@ -41,6 +42,29 @@ impl Rabbit {
         }
         let server = services.own(Kind::Rabbitmq)?;
         server.ours_to_break().then(|| Self { name: unique(test), server, _services: services })
+    }
+
+    /// On a RabbitMQ of its own that tries again after so many milliseconds what it could not give away; nothing is as long
+    /// as it does by itself.
+    pub(crate) fn own_that_tries_again(test: &str, after: Option<u32>) -> Option<Self> {
+        let services = Services::connect();
+        if !services.faults() {
+            return None;
+        }
+        let terms = after.map(|millis| format!("{{dead_letter_worker_publisher_confirm_timeout, {millis}}}"));
+        let settings = format!("[{{rabbit, [{}]}}].", terms.unwrap_or_default());
+        let server = services.rabbitmq_with(&settings)?;
+        server.ours_to_break().then(|| Self { name: unique(test), server, _services: services })
+    }
+
+    /// Deletes an exchange of the flow.
+    pub(crate) fn delete_exchange(&self, suffix: &str) {
+        let exchange = format!("{}{suffix}", self.name);
+        runtime().block_on(async {
+            let (_connection, channel) = self.channel().await.unwrap();
+            let options = ExchangeDeleteOptions::default();
+            channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
+        });
     }
 
     /// The configuration of the flow. A process that is killed is no message's fault here, so crashes are not held
@@ -127,6 +151,17 @@ flows:
                 *found.entry(id.unwrap_or_default()).or_default() += 1;
             }
             found
+        })
+    }
+
+    /// How many messages are ready in a queue of the flow.
+    pub(crate) fn ready(&self, suffix: &str) -> usize {
+        let queue = format!("{}{suffix}", self.name);
+        runtime().block_on(async {
+            let (_connection, channel) = self.channel().await.unwrap();
+            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            let declared = channel.queue_declare(queue.as_str().into(), passive, FieldTable::default());
+            declared.await.unwrap().message_count() as usize
         })
     }
 
