@@ -72,10 +72,19 @@ impl Stuck {
             Ok(missing) if missing.is_empty() => {
                 before.unwrap_or_else(|| "all queues and exchanges of the flow are there".to_owned())
             }
-            Ok(missing) => format!("{} had been deleted, and is there again", missing.join(", ")),
+            Ok(missing) => deleted(&missing),
             Err(error) => format!("what the flow needs cannot be made again: {error}"),
         }
     }
+}
+
+/// What was missing and was made again.
+fn deleted(missing: &[String]) -> String {
+    let others = missing.len().saturating_sub(NAMED);
+    let named = missing[..missing.len() - others].join(", ");
+    let others = if others == 0 { String::new() } else { format!(" and {others} others") };
+    let are = if missing.len() == 1 { "is" } else { "are" };
+    format!("{named}{others} had been deleted and {are} there again")
 }
 
 /// What a person should know, and the way out.
@@ -85,14 +94,14 @@ fn told(copies: &[Overdue], found: &str) -> String {
         *queues.entry(&copy.copy.name).or_default() += 1;
     }
     let named: Vec<String> =
-        queues.iter().take(NAMED).map(|(queue, count)| format!("{count} by `{queue}`")).collect();
+        queues.iter().take(NAMED).map(|(queue, count)| format!("{count} from `{queue}`")).collect();
     let others = queues.len().saturating_sub(NAMED);
-    let others = if others == 0 { String::new() } else { format!(" and by {others} other queues") };
+    let others = if others == 0 { String::new() } else { format!(" and more from {others} others") };
     let since = copies.iter().map(|copy| copy.due_at).min().unwrap_or_default();
     let way = named.join(", ");
     let (count, have) = (copies.len(), if copies.len() == 1 { "copy has" } else { "copies have" });
     format!(
-        "{count} {have} not come back, the first was due at {since}: RabbitMQ holds what waited, {way}{others}, between its queues; {found}; it tries again within about 3 minutes of that, or `redrive retry-now` sends from the ledger what cannot wait"
+        "{count} {have} not come back, the first was due at {since}: RabbitMQ holds {way}{others} between two queues; {found}; it tries again within about 3 minutes of that, or `redrive retry-now` sends from the ledger what cannot wait"
     )
 }
 
@@ -111,10 +120,16 @@ mod tests {
             copy: SourceRef { kind: "rabbitmq".into(), name: queue.into(), partition: None, offset: None },
         };
         let copies = [copy("o.retry.l10", 61_000), copy("o.retry.1m", 1_000), copy("o.retry.l10", 2_000)];
-        let text = told(&copies, "the exchange `o.retry` had been deleted, and is there again");
-        for part in
-            ["3 copies have", "1 by `o.retry.1m`, 2 by `o.retry.l10`", "1970-01-01T00:00:01", "`o.retry` had"]
-        {
+        let missing: Vec<String> = (0..6).map(|n| format!("the exchange `o.{n}`")).collect();
+        let found = deleted(&missing);
+        assert!(found.contains("the exchange `o.3` and 2 others had been deleted and are"), "{found}");
+        let text = told(&copies, &deleted(&["the exchange `o.retry`".to_owned()]));
+        for part in [
+            "3 copies have",
+            "1 from `o.retry.1m`, 2 from `o.retry.l10`",
+            "1970-01-01T00:00:01",
+            "`o.retry` had",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(text.contains("redrive retry-now"), "{text}");

@@ -82,7 +82,7 @@ mod tests {
 
     fn seen(begin: Instant, second: u64) -> Seen {
         Seen {
-            at: Timestamp::from_millis(1_000_000 + second as i64 * 1_000),
+            at: Timestamp::from_millis(1_000_000 + second.cast_signed() * 1_000),
             instant: begin + Duration::from_secs(second),
             epoch: Some(1),
             others: false,

@@ -95,10 +95,10 @@ impl Faults {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let is_refused =
             |one: &Recorded| refused.as_deref() == Some(one.settlement.delivery.message.id.as_str());
-        match recorded.iter().any(is_refused) {
-            true => Err(Refusal::Invalid("refused, as asked".to_owned()).into()),
-            false => Ok(()),
+        if recorded.iter().any(is_refused) {
+            return Err(Refusal::Invalid("refused, as asked".to_owned()).into());
         }
+        Ok(())
     }
 
     /// A flow asks for its messages.
