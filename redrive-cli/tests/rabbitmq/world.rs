@@ -93,15 +93,20 @@ impl World {
     /// Does something on a channel of its own.
     pub(crate) fn on_channel<T>(&self, work: impl AsyncFn(Channel) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        runtime.unwrap().block_on(async {
+        let runtime = runtime.unwrap();
+        let answer = runtime.block_on(async {
             let connection =
                 Connection::connect(self.server(), ConnectionProperties::default()).await.unwrap();
             let channel = connection.create_channel().await.unwrap();
             channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
             let answer = work(channel).await;
-            let _ = connection.close(200, "".into()).await;
+            let close = connection.close(200, "".into());
+            let _ = tokio::time::timeout(Duration::from_secs(5), close).await;
             answer
-        })
+        });
+        // What the client library has running may not end with its connection, and would be waited for.
+        runtime.shutdown_background();
+        answer
     }
 
     /// Makes a quorum queue with these arguments.

@@ -60,7 +60,7 @@ impl Rabbit {
     /// Deletes an exchange of the flow.
     pub(crate) fn delete_exchange(&self, suffix: &str) {
         let exchange = format!("{}{suffix}", self.name);
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             let options = ExchangeDeleteOptions::default();
             channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
@@ -113,7 +113,7 @@ flows:
 
     /// Writes messages, each with its id and its body, so that only a stored one counts.
     pub(crate) fn produce(&self, messages: &[(String, &str)]) {
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             for (id, body) in messages {
                 let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -130,7 +130,7 @@ flows:
     /// How often each message is found in a queue, which is empty then.
     pub(crate) fn found(&self, suffix: &str) -> BTreeMap<String, usize> {
         let queue = format!("{}{suffix}", self.name);
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             let declared = channel.queue_declare(queue.as_str().into(), passive, FieldTable::default());
@@ -157,7 +157,7 @@ flows:
     /// How many messages are ready in a queue of the flow.
     pub(crate) fn ready(&self, suffix: &str) -> usize {
         let queue = format!("{}{suffix}", self.name);
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             let declared = channel.queue_declare(queue.as_str().into(), passive, FieldTable::default());
@@ -170,7 +170,7 @@ flows:
         self.server.kill();
         self.server.start();
         eventually("the broker answers", || {
-            runtime().block_on(async {
+            block_on(async {
                 let (_connection, channel) = self.channel().await.map_err(|error| error.to_string())?;
                 let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
                 let name = self.name.as_str().into();
@@ -197,8 +197,12 @@ fn command(config: &str, arguments: &[&str], input: &str) {
     assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let answer = runtime.block_on(work);
+    // What the client library has running may not end with its connection, and would be waited for.
+    runtime.shutdown_background();
+    answer
 }
 
 fn unique(test: &str) -> String {
