@@ -8,7 +8,7 @@ use crate::world::World;
 
 /// The ring of the books around the flow's source: rejected messages wait in a queue of their own and come back by
 /// themselves. Answers with that queue.
-fn ring(world: &World, rest: &str) -> String {
+fn ring(world: &World, retries: u32, rest: &str) -> String {
     let (wait, dlx) = (world.named("-wait"), world.named("-dlx"));
     world.queue(
         &wait,
@@ -27,7 +27,7 @@ flows:
   {name}:
     from: amqp://main?queue={name}
     to: exec:sh handle.sh
-    retry: 100ms x2
+    retry: 100ms x{retries}
     settle: nack
 {rest}",
         world.server(),
@@ -54,7 +54,8 @@ fn rests(world: &World, wait: &str) {
 #[test]
 fn a_topology_that_stands_already_is_left_in_charge() {
     let Some(world) = World::open("nack") else { return };
-    let wait = ring(&world, "");
+    // It is looked for while it waits, however long that takes.
+    let wait = ring(&world, 10_000, "");
     let running = world.start_with(&["-c", "redrive.yaml"]);
     let plan = world.does(&["topology", "plan", "-c", "redrive.yaml", "--json"]).text().to_owned();
     assert!(!plan.contains(".retry") && plan.contains(".dlq"), "{plan}");
@@ -72,7 +73,7 @@ fn a_topology_that_stands_already_is_left_in_charge() {
 #[test]
 fn a_message_whose_attempts_are_spent_leaves_the_ring_once() {
     let Some(world) = World::open("nack-ends") else { return };
-    let wait = ring(&world, "");
+    let wait = ring(&world, 2, "");
     let running = world.start_with(&["-c", "redrive.yaml"]);
     produce(&world, "order-1", "{\"item\": \"fridge\"}");
     produce(&world, "order-2", "hello?");
@@ -95,7 +96,7 @@ fn a_message_whose_attempts_are_spent_leaves_the_ring_once() {
 #[test]
 fn a_kill_between_the_copy_and_the_acknowledgement_gives_one_copy_more_at_most() {
     let Some(world) = World::open("nack-kill") else { return };
-    let wait = ring(&world, "    crash_limit: 100\n");
+    let wait = ring(&world, 2, "    crash_limit: 100\n");
     let folder = world.desk.path("");
     let arguments = ["run", "-c", "redrive.yaml", "--listen", "off", "--log-level", "warn"];
     let failing = Running::start_failing(&folder, &arguments, "rabbit.after_publish");
@@ -113,7 +114,7 @@ fn a_kill_between_the_copy_and_the_acknowledgement_gives_one_copy_more_at_most()
 #[test]
 fn a_topology_with_an_end_of_its_own_keeps_it() {
     let Some(world) = World::open("nack-all") else { return };
-    let wait = ring(&world, "    dead_letter: { reject: true }\n");
+    let wait = ring(&world, 2, "    dead_letter: { reject: true }\n");
     let running = world.start_with(&["-c", "redrive.yaml"]);
     produce(&world, "order-1", "hello?");
     eventually("it has been rejected, though nobody can read it", || match world.ready(&wait) {

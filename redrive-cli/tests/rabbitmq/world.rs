@@ -100,12 +100,11 @@ impl World {
             let channel = connection.create_channel().await.unwrap();
             channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
             let answer = work(channel).await;
-            let close = connection.close(200, "".into());
-            let _ = tokio::time::timeout(Duration::from_secs(5), close).await;
+            let _ = connection.close(200, "".into()).await;
             answer
         });
-        // What the client library has running may not end with its connection, and would be waited for.
-        runtime.shutdown_background();
+        // What the client library has running may not end with its connection, and would be waited for without an end.
+        runtime.shutdown_timeout(Duration::from_secs(5));
         answer
     }
 

@@ -200,8 +200,8 @@ fn command(config: &str, arguments: &[&str], input: &str) {
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let answer = runtime.block_on(work);
-    // What the client library has running may not end with its connection, and would be waited for.
-    runtime.shutdown_background();
+    // What the client library has running may not end with its connection, and would be waited for without an end.
+    runtime.shutdown_timeout(Duration::from_secs(5));
     answer
 }
 
