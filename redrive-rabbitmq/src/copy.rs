@@ -101,7 +101,7 @@ impl Copies {
         frame_max: usize,
     ) -> Result<Copy, Refusal> {
         let Some(way) = self.delays.way(due, now) else {
-            let text = "the flow has no queue to wait in: messages wait in the ledger, or `steps` and `other_delays` are empty";
+            let text = "the flow has no queue to wait in: it settles by rejecting, messages wait in the ledger, or `steps` and `other_delays` are empty";
             return Err(Refusal::Invalid(text.to_owned()));
         };
         trail.process_after = Some(due);

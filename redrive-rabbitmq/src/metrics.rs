@@ -27,3 +27,8 @@ pub(crate) fn depth(flow: &str, queue: &str, messages: u64) {
     let labels = [("flow", flow.to_owned()), ("queue", queue.to_owned())];
     gauge!("redrive_rabbitmq_queue_messages", &labels).set(messages as f64);
 }
+
+/// How many copies the broker keeps back.
+pub(crate) fn stuck(flow: &str, copies: usize) {
+    gauge!("redrive_rabbitmq_stuck", "flow" => flow.to_owned()).set(copies as f64);
+}

@@ -102,9 +102,12 @@ pub enum SettleMode {
     /// Its copy is published and confirmed, then it is acknowledged.
     #[default]
     Republish,
-    /// It is rejected without being queued again, and the queue's own dead-letter exchange takes it. Attempts are counted
-    /// by `x-death`. What the adapter decides is not told to anybody: for topologies that stand already.
+    /// For topologies that stand already: what is to be tried again is rejected without being queued again, and the queue's
+    /// own dead-letter exchange takes it. Attempts are counted by `x-death`. A dead letter and a parked message leave as
+    /// with [`Republish`](Self::Republish), so that a ring of queues has an end.
     Nack,
+    /// The same, and dead letters and parked messages are rejected, too: the topology has an end of its own.
+    NackAll,
 }
 
 /// Who keeps dead letters and parked messages.
@@ -207,6 +210,21 @@ pub struct RabbitFlow {
 }
 
 impl RabbitFlow {
+    /// Whether the queue's own dead-letter exchange takes what is to be tried again.
+    pub(crate) fn rejects(&self) -> bool {
+        self.settle != SettleMode::Republish
+    }
+
+    /// Whether copies wait in queues of the flow's own.
+    pub(crate) fn waits(&self) -> bool {
+        !self.rejects() && self.delay != DelayMode::Ledger
+    }
+
+    /// Whether dead letters and parked messages lie in queues of the flow's own.
+    pub(crate) fn shelves(&self) -> bool {
+        self.settle != SettleMode::NackAll
+    }
+
     /// A flow that reads one queue, with the usual settings.
     pub fn new(flow: &str, login: Login, queue: &str) -> Self {
         Self {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use redrive_engine::fail;
 use redrive_engine::port::{Clock, Outcome, PortError, Refusal, Settled, Settlement, Tag};
 
+use crate::RabbitFlow;
 use crate::alarms::Alarms;
 use crate::copy::{Copies, Copy, gone, is_elsewhere, not_taken};
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::reader::{NotReleased, Reader, Session};
-use crate::{RabbitFlow, SettleMode};
 
 type Answer = Result<Settled, PortError>;
 
@@ -89,9 +89,13 @@ impl Settler {
 
     /// Whether the queue's own dead-letter exchange takes it.
     fn is_rejected(&self, settlement: &Settlement) -> bool {
-        self.flow.settle == SettleMode::Nack
-            && settlement.delivery.tag != Tag::APART
-            && matches!(settlement.outcome, Outcome::Delay { .. } | Outcome::DeadLetter | Outcome::Park)
+        let rejects = match settlement.outcome {
+            Outcome::Delay { .. } => self.flow.rejects(),
+            // A ring would bring it back for ever.
+            Outcome::DeadLetter | Outcome::Park => !self.flow.shelves(),
+            _ => false,
+        };
+        rejects && settlement.delivery.tag != Tag::APART
     }
 
     fn no_copy(&self, outcome: &Outcome, refusal: Refusal) -> PortError {

@@ -4,7 +4,7 @@
 //! limit. So each is read once. What the ledger takes over is released when the ledger has it, which is so when the next
 //! ones are asked for; what stays is written to the end of its queue first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 use crate::copy::{KIND, LEFT_BODY};
 use crate::link::{self, Link};
 use crate::look::Look;
+use crate::not_adopted::NotAdopted;
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::reader::Carver;
 use crate::wire::{self, PARKED, Purpose, Read};
@@ -37,6 +38,7 @@ pub(crate) struct With {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) carver: Arc<Carver>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) not_adopted: Arc<NotAdopted>,
 }
 
 /// One queue to be read.
@@ -54,7 +56,17 @@ struct Pile {
 struct Held {
     channel: Option<Channel>,
     up_to: Option<u64>,
-    back: Vec<Letter>,
+    /// What was handed out last, as it was read.
+    read: Vec<Taken>,
+}
+
+/// A message that was handed out.
+#[derive(Debug)]
+struct Taken {
+    queue: Arc<str>,
+    message: Message,
+    /// Whether it stays in its queue, at its end.
+    stays: bool,
 }
 
 /// The flow's shelves.
@@ -62,6 +74,8 @@ pub(crate) struct QueueShelves {
     with: With,
     piles: VecDeque<Pile>,
     held: Held,
+    /// What the ledger did not take, by the queue that it was read from, and why.
+    refused: BTreeMap<Arc<str>, Vec<String>>,
 }
 
 /// Opens the shelves: from the beginning all of them, later only those that are emptied.
@@ -84,18 +98,25 @@ pub(crate) async fn open(with: With, from: Option<&str>) -> Result<Box<dyn Shelv
             continue;
         }
         let Some(counted) = with.look.count(queue).await? else { continue };
-        if counted.ready > 0 {
-            piles.push_back(Pile { queue: queue.into(), left: counted.ready, stays });
+        let queue: Arc<str> = queue.into();
+        if counted.ready == 0 {
+            with.not_adopted.looked(&queue, &[]);
+        } else if from.is_none() || with.not_adopted.is_due(&queue, counted.ready) {
+            piles.push_back(Pile { queue, left: counted.ready, stays });
         }
     }
-    Ok(Box::new(QueueShelves { with, piles, held: Held::default() }))
+    let emptied = piles.iter().filter(|pile| !pile.stays);
+    let refused = emptied.map(|pile| (Arc::clone(&pile.queue), Vec::new())).collect();
+    Ok(Box::new(QueueShelves { with, piles, held: Held::default(), refused }))
 }
 
 impl QueueShelves {
     /// Releases what was handed out before; what stays is at the end of its queue by then.
     async fn release(&mut self) -> Result<(), PortError> {
         let Some(up_to) = self.held.up_to else { return Ok(()) };
-        for written in self.with.outbox.write(&self.held.back).await {
+        let stays = self.held.read.iter().filter(|taken| taken.stays);
+        let back: Vec<Letter> = stays.map(|taken| self.to_the_end(taken)).collect::<Result<_, _>>()?;
+        for written in self.with.outbox.write(&back).await {
             match written {
                 Ok(()) => {}
                 Err(NotTaken::Away(error)) => return Err(error),
@@ -110,8 +131,17 @@ impl QueueShelves {
             acked.map_err(|error| trouble::away("cannot release what the ledger has", &error))?;
         }
         self.held.up_to = None;
-        self.held.back.clear();
+        self.held.read.clear();
         Ok(())
+    }
+
+    /// A message as it was read, for the end of its queue.
+    fn to_the_end(&self, taken: &Taken) -> Result<Letter, PortError> {
+        let Taken { queue, message, .. } = taken;
+        let user = &self.with.flow.login.user;
+        let properties = wire::write(message, &message.headers, user, Purpose::Kept)?;
+        let (key, body) = (link::short(queue)?, message.body.clone().unwrap_or_default());
+        Ok(Letter { exchange: "".into(), key, properties, body, mandatory: true })
     }
 
     async fn channel(&mut self) -> Result<Channel, PortError> {
@@ -119,7 +149,10 @@ impl QueueShelves {
             return Ok(channel.clone());
         }
         // What was read on the one before is in its queue again.
-        self.held = Held::default();
+        if !std::mem::take(&mut self.held).read.is_empty() {
+            let text = "the channel was lost while dead letters were read; they are in their queue again";
+            return Err(PortError::Unavailable(text.to_owned()));
+        }
         let channel = self.with.link.channel().await?;
         self.held.channel = Some(channel.clone());
         Ok(channel)
@@ -155,18 +188,24 @@ impl Shelves for QueueShelves {
             self.held.up_to = Some(delivery.delivery_tag);
             let is_own = |name: &str| self.with.carver.waits_in(name);
             let read = wire::read(&delivery.properties, delivery.data, None, &is_own);
-            if stays {
-                let message = &read.message;
-                let user = &self.with.flow.login.user;
-                let properties = wire::write(message, &message.headers, user, Purpose::Kept)?;
-                let body = message.body.clone().unwrap_or_default();
-                let key = link::short(&queue)?;
-                self.held.back.push(Letter { exchange: "".into(), key, properties, body, mandatory: true });
-            }
+            self.held.read.push(Taken { queue: Arc::clone(&queue), message: read.message.clone(), stays });
             let rules = self.with.carver.rules().get();
             shelved.push(shelve(&self.with.flow, &queue, read, &rules, self.with.clock.now()));
         }
+        if shelved.is_empty() {
+            for (queue, refused) in &self.refused {
+                self.with.not_adopted.looked(queue, refused);
+            }
+        }
         Ok(shelved)
+    }
+
+    /// It is written to the end of its queue before it is released.
+    fn refuse(&mut self, place: usize, why: &Refusal) {
+        let Some(taken) = self.held.read.get_mut(place).filter(|taken| !taken.stays) else { return };
+        taken.stays = true;
+        let name = format!("`{}`: {why}", taken.message.id);
+        self.refused.entry(Arc::clone(&taken.queue)).or_default().push(name);
     }
 
     fn position(&self) -> String {

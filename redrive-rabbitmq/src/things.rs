@@ -93,13 +93,16 @@ fn type_of(kind: QueueKind) -> (String, AMQPValue) {
 /// All of it.
 pub(crate) fn of(flow: &RabbitFlow, delays: &Delays) -> Vec<Thing> {
     let mut all = vec![source(flow)];
-    if flow.delay != DelayMode::Ledger {
+    if flow.waits() {
         waiting(flow, delays, &mut all);
     }
     let dead = &flow.dead_letter.queue;
-    let mut shelves = vec![(dead.as_str(), "dead letters")];
-    if names::parking(flow) != dead {
-        shelves.push((names::parking(flow), "parked messages"));
+    let mut shelves = Vec::new();
+    if flow.shelves() {
+        shelves.push((dead.as_str(), "dead letters"));
+        if names::parking(flow) != dead {
+            shelves.push((names::parking(flow), "parked messages"));
+        }
     }
     for (name, purpose) in shelves {
         let mut arguments = BTreeMap::from([type_of(own_kind(flow))]);
@@ -114,12 +117,15 @@ pub(crate) fn of(flow: &RabbitFlow, delays: &Delays) -> Vec<Thing> {
         }
         all.push(Thing::Queue(QueueSpec { name: name.to_owned(), arguments, owned: true, purpose }));
     }
-    all.push(Thing::Queue(QueueSpec {
-        name: names::resolved(flow),
-        arguments: BTreeMap::from([type_of(own_kind(flow))]),
-        owned: true,
-        purpose: "what people resolved",
-    }));
+    // Without a ledger nobody resolves anything.
+    if !flow.rejects() {
+        all.push(Thing::Queue(QueueSpec {
+            name: names::resolved(flow),
+            arguments: BTreeMap::from([type_of(own_kind(flow))]),
+            owned: true,
+            purpose: "what people resolved",
+        }));
+    }
     let foreign = flow.foreign.iter().map(|queue| {
         Thing::Queue(QueueSpec {
             name: queue.clone(),
@@ -140,7 +146,8 @@ fn source(flow: &RabbitFlow) -> Thing {
     Thing::Queue(QueueSpec {
         name: flow.queue.clone(),
         arguments,
-        owned: flow.owned,
+        // One that the flow made would have no dead-letter exchange, and what is rejected would be gone.
+        owned: flow.owned && !flow.rejects(),
         purpose: "what the flow reads",
     })
 }
@@ -227,7 +234,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Login;
+    use crate::{Login, SettleMode};
 
     fn flow() -> RabbitFlow {
         let mut flow = RabbitFlow::new("orders", Login::new("localhost", 5672), "orders");
@@ -266,6 +273,25 @@ mod tests {
         });
         let overflow = dead.and_then(|queue| queue.arguments.get("x-overflow"));
         assert_eq!(overflow, Some(&text("reject-publish")));
+    }
+
+    #[test]
+    fn a_flow_that_rejects_makes_nothing_but_its_end() {
+        let names = |settle| {
+            let flow = RabbitFlow { settle, ..flow() };
+            let things = of(&flow, &Delays::new(&flow));
+            let names = things.into_iter().map(|thing| match thing {
+                Thing::Queue(queue) => (queue.name, queue.owned),
+                other => panic!("{other:?}"),
+            });
+            names.collect::<Vec<_>>()
+        };
+        let named = |names: &[(&str, bool)]| {
+            names.iter().map(|(name, owned)| ((*name).to_owned(), *owned)).collect::<Vec<_>>()
+        };
+        let shelves = [("orders", false), ("orders.dlq", true), ("orders.parking", true)];
+        assert_eq!(names(SettleMode::Nack), named(&shelves));
+        assert_eq!(names(SettleMode::NackAll), named(&shelves[..1]));
     }
 
     #[test]

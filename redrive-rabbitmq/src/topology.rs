@@ -91,11 +91,14 @@ impl Needs {
     }
 
     /// Makes again what is missing, bindings among it, after a connection was lost, or a queue was deleted under the flow.
-    pub(crate) async fn restore(&self) -> Result<(), PortError> {
+    /// Answers with what was missing, as far as the broker tells: of bindings it does not.
+    pub(crate) async fn restore(&self) -> Result<Vec<String>, PortError> {
         let plan = self.plan().await?;
         let foreign = |found: &Topology| self.flow.foreign.contains(&found.name);
         let own: Vec<Topology> = plan.into_iter().filter(|found| !foreign(found)).collect();
-        self.apply(&own).await
+        self.apply(&own).await?;
+        let missing = own.iter().filter(|found| !found.exists && found.kind != "binding");
+        Ok(missing.map(|found| format!("the {} `{}`", found.kind, found.name)).collect())
     }
 
     async fn plan_queue(&self, queue: &QueueSpec) -> Result<Topology, PortError> {
@@ -284,27 +287,45 @@ impl Needs {
     /// What the flow's user has to be allowed, as `rabbitmqctl` takes it.
     pub(crate) fn permissions(&self) -> Vec<String> {
         let flow = &self.flow;
-        // The levels and steps have names of their own behind this one.
-        let ways = [format!("{}(\\..*)?", escaped(&names::retry(flow))), escaped(&names::stray(flow))];
-        let mut all = ways.to_vec();
-        for shelf in [&names::resolved(flow), &flow.dead_letter.queue, names::parking(flow)] {
-            let shelf = escaped(shelf);
-            if !all.contains(&shelf) {
-                all.push(shelf);
+        let mut ways: Vec<String> = Vec::new();
+        if !flow.rejects() {
+            // The levels and steps have names of their own behind this one.
+            ways.push(format!("{}(\\..*)?", escaped(&names::retry(flow))));
+            ways.push(escaped(&names::stray(flow)));
+        }
+        let mut all = ways.clone();
+        let mut add = |name: &str| {
+            let name = escaped(name);
+            if !all.contains(&name) {
+                all.push(name);
             }
+        };
+        if !flow.rejects() {
+            add(&names::resolved(flow));
+        }
+        if flow.shelves() {
+            add(&flow.dead_letter.queue);
+            add(names::parking(flow));
         }
         let mut configure = all.clone();
         let mut read = all;
-        if flow.owned {
+        if flow.owned && !flow.rejects() {
             configure.push(escaped(&flow.queue));
         }
         read.push(escaped(&flow.queue));
         read.extend(flow.foreign.iter().map(|queue| escaped(queue)));
         // A binding needs to write to what is bound; all else is written by the default exchange.
-        let mut write = ways.to_vec();
-        write.push(escaped(&flow.queue));
-        write.push("amq\\.default".to_owned());
-        let pattern = |names: &[String]| quoted(&format!("^({})$", names.join("|")));
+        let mut write = ways;
+        if !flow.rejects() {
+            write.push(escaped(&flow.queue));
+        }
+        if flow.shelves() {
+            write.push("amq\\.default".to_owned());
+        }
+        let pattern = |names: &[String]| {
+            // An empty pattern allows nothing.
+            if names.is_empty() { quoted("") } else { quoted(&format!("^({})$", names.join("|"))) }
+        };
         vec![format!(
             "rabbitmqctl set_permissions -p {} {} {} {} {}",
             quoted(&flow.login.vhost),

@@ -46,6 +46,8 @@ pub(crate) struct Read {
     pub(crate) offset: Option<i64>,
     /// Its deaths outside of the flow's own delays, newest first.
     pub(crate) deaths: Vec<Death>,
+    /// How many of these the broker wrote since the message was last published; what lies behind was carried along.
+    pub(crate) fresh: usize,
 }
 
 /// Where a message came from on its way to the queue.
@@ -66,6 +68,7 @@ pub(crate) fn read(
     let table = properties.headers().as_ref().unwrap_or(&empty);
     let own_death = deaths::read(table);
     let mut deaths: Vec<Death> = own_death.iter().filter(|death| !is_own(&death.queue)).cloned().collect();
+    let fresh = deaths.len();
     let first_is_own = table.inner().get("x-first-death-queue").and_then(amqp::text);
     let first_is_own = first_is_own.is_some_and(|queue| is_own(&queue));
     let (mut typed, mut held) = (BTreeMap::new(), None);
@@ -126,7 +129,7 @@ pub(crate) fn read(
     let key = key.or_else(|| route.and_then(of_route));
     let published = published.or_else(|| properties.timestamp().map(amqp::in_millis));
     let message = Message { id, key, body: Some(body.into()), headers, content_type };
-    Read { message, published, offset, deaths }
+    Read { message, published, offset, deaths, fresh }
 }
 
 /// Takes over the properties that are there.

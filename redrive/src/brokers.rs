@@ -103,7 +103,7 @@ pub(crate) fn open(
         #[cfg(feature = "rabbitmq")]
         Place::RabbitMq(mut flow) => {
             // What is rejected carries nothing by which a ledger would know it again.
-            let ledger = ledger && flow.settle != redrive_rabbitmq::SettleMode::Nack;
+            let ledger = ledger && flow.settle == redrive_rabbitmq::SettleMode::Republish;
             // Order lives in the data file, which no other instance has.
             flow.alone = !spec.order_by.is_none();
             flow.ledger = ledger;

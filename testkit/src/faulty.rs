@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redrive_core::Message;
+use redrive_core::{Message, Timestamp};
 use redrive_engine::port::{
-    Broker, BrokerAlarm, Capabilities, Delivery, Depth, NewMessage, PortError, Published, QueueInfo,
+    Broker, BrokerAlarm, Capabilities, Delivery, Depth, NewMessage, Overdue, PortError, Published, QueueInfo,
     Resolved, Revoked, Room, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
-    Topology,
+    Topology, Whereabouts,
 };
 
 /// How many of the next questions are not answered.
@@ -113,6 +113,18 @@ impl Broker for Faulty {
 
     async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
         self.broker.passed(copies).await
+    }
+
+    async fn whereabouts(
+        &self,
+        copies: &[Overdue],
+        told_since: Timestamp,
+    ) -> Result<Vec<Whereabouts>, PortError> {
+        self.broker.whereabouts(copies, told_since).await
+    }
+
+    async fn missing(&self, copies: &[Overdue]) {
+        self.broker.missing(copies).await;
     }
 
     async fn shelves(

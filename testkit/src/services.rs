@@ -82,6 +82,15 @@ impl Services {
         self.need(kind, Request { own: true, ..Request::default() })
     }
 
+    /// A RabbitMQ for this test alone, with an `advanced.config` of its own. Like [`own`](Self::own).
+    ///
+    /// # Panics
+    /// As [`kafka`](Self::kafka) does.
+    pub fn rabbitmq_with(&self, settings: &str) -> Option<Server> {
+        let settings = Some(settings.to_owned());
+        self.need(Kind::Rabbitmq, Request { own: true, settings, ..Request::default() })
+    }
+
     /// Whether this run includes fault tests; when it does not, the test is reported as left out.
     pub fn faults(&self) -> bool {
         let quick = std::env::var_os("REDRIVE_QUICK").is_some();

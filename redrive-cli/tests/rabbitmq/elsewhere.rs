@@ -1,4 +1,4 @@
-//! Queues beside the flow's own: targets, dead letters of other systems, topologies that stand already.
+//! Queues beside the flow's own: targets, dead letters of other systems.
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -133,47 +133,4 @@ flows:
     world.does(&["replay", "run", "theirs-1", "--reason", "theirs is ours now"]);
     assert_eq!(world.shipped(1), ["{\"item\": \"lamp\"}"]);
     running.stop();
-}
-
-#[test]
-fn a_topology_that_stands_already_is_left_in_charge() {
-    let Some(world) = World::open("nack") else { return };
-    let (wait, dlx) = (world.named("-wait"), world.named("-dlx"));
-    // The ring of the books: rejected messages wait in a queue of their own and come back by themselves.
-    world.queue(
-        &wait,
-        &[
-            ("x-message-ttl", AMQPValue::LongInt(200)),
-            ("x-dead-letter-exchange", AMQPValue::LongString("".into())),
-            ("x-dead-letter-routing-key", AMQPValue::LongString(world.name.as_str().into())),
-        ],
-    );
-    world.exchange(&dlx, &wait);
-    world.queue(&world.name, &[("x-dead-letter-exchange", AMQPValue::LongString(dlx.as_str().into()))]);
-    let file = format!(
-        "version: 1
-brokers: {{ main: {{ rabbitmq: {{ url: \"{}\" }} }} }}
-flows:
-  {name}:
-    from: amqp://main?queue={name}
-    to: exec:sh handle.sh
-    retry: 100ms x2
-    settle: nack
-    queue: {{ owned: false }}
-",
-        world.server(),
-        name = world.name
-    );
-    std::fs::write(world.desk.path("redrive.yaml"), file).unwrap();
-    let running = world.start_with(&["-c", "redrive.yaml"]);
-    let properties = BasicProperties::default().with_message_id("order-1".into());
-    world.produce(&world.name, "{\"item\": \"fridge\"}", properties);
-    eventually("it has been rejected", || match world.ready(&wait) {
-        Some(1) => Ok(()),
-        other => Err(format!("{other:?}")),
-    });
-    std::fs::write(world.desk.path("fridges"), "").unwrap();
-    assert_eq!(world.shipped(1), ["{\"item\": \"fridge\"}"]);
-    running.stop();
-    world.delete(&wait);
 }

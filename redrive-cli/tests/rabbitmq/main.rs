@@ -11,9 +11,11 @@ mod ledger;
 mod lives;
 mod outage;
 mod rights;
+mod ring;
 #[path = "../running/mod.rs"]
 mod running;
 mod short;
+mod stuck;
 mod topology;
 mod world;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lapin::options::{
     BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
-    QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+    ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
@@ -54,11 +54,21 @@ impl World {
 
     /// On a RabbitMQ of its own, to be broken.
     pub(crate) fn own(test: &str) -> Option<Self> {
+        Self::broken(test, |services| services.own(Kind::Rabbitmq))
+    }
+
+    /// The same with these settings.
+    pub(crate) fn own_with(test: &str, settings: &str) -> Option<Self> {
+        Self::broken(test, |services| services.rabbitmq_with(settings))
+    }
+
+    /// On a server that may be broken. Nothing where a run does without faults.
+    fn broken(test: &str, server: impl FnOnce(&Services) -> Option<Server>) -> Option<Self> {
         let services = Services::connect();
         if !services.faults() {
             return None;
         }
-        let server = services.own(Kind::Rabbitmq)?;
+        let server = server(&services)?;
         server.ours_to_break().then(|| Self::on(services, server, test))
     }
 
@@ -93,7 +103,8 @@ impl World {
     /// Does something on a channel of its own.
     pub(crate) fn on_channel<T>(&self, work: impl AsyncFn(Channel) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        runtime.unwrap().block_on(async {
+        let runtime = runtime.unwrap();
+        let answer = runtime.block_on(async {
             let connection =
                 Connection::connect(self.server(), ConnectionProperties::default()).await.unwrap();
             let channel = connection.create_channel().await.unwrap();
@@ -101,7 +112,10 @@ impl World {
             let answer = work(channel).await;
             let _ = connection.close(200, "".into()).await;
             answer
-        })
+        });
+        // What the client library has running may not end with its connection, and would be waited for without an end.
+        runtime.shutdown_timeout(Duration::from_secs(5));
+        answer
     }
 
     /// Makes a quorum queue with these arguments.
@@ -128,6 +142,16 @@ impl World {
                 .unwrap();
             let bind = QueueBindOptions::default();
             channel.queue_bind(queue.into(), exchange.into(), "".into(), bind, nothing()).await.unwrap();
+        });
+    }
+
+    /// Deletes exchanges; one that is not there is as good as deleted.
+    pub(crate) fn delete_exchanges(&self, exchanges: &[String]) {
+        self.on_channel(async |channel| {
+            for exchange in exchanges {
+                let options = ExchangeDeleteOptions::default();
+                channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
+            }
         });
     }
 

@@ -227,3 +227,46 @@ fn nothing_is_lost_when_members_and_the_broker_are_killed_at_random() {
     let seeds: Vec<u64> = (0..rounds()).map(|_| rng.next_u64()).collect();
     each(AT_ONCE, &seeds, |round, seed| random(round, *seed));
 }
+
+/// Where messages were to go from the queue in which they waited is deleted, and the process dies. The next one makes it again,
+/// and the broker tries again when its timer has run down: 3 minutes by itself, as a soak waits for.
+#[test]
+fn nothing_is_lost_that_is_stuck_in_the_broker_when_a_member_is_killed() {
+    const SOAK: usize = 50;
+    let after = (rounds() < SOAK).then_some(3_000);
+    let Some(rabbit) = Rabbit::own_that_tries_again("stuck", after) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::start();
+    let config = Way::Step.config(&rabbit, &journal);
+    Rabbit::make_source(&config);
+    let seat = Seat { config: &config, data: folder.path().join("kill.db") };
+    let member = seat.start(false, None).unwrap();
+    // More than the broker has in hand at once between two queues.
+    let messages: Vec<(String, &str)> =
+        (0..40).map(|number| (format!("message-{number}"), "flaky")).collect();
+    rabbit.delete_exchange(".retry");
+    rabbit.produce(&messages);
+    eventually("each has been tried once", || {
+        let tried = journal.calls().len();
+        if tried == messages.len() { Ok(()) } else { Err(tried.to_string()) }
+    });
+    eventually("all are between two queues", || {
+        let waits: usize = ["", ".retry.20ms", ".stray"].map(|queue| rabbit.ready(queue)).iter().sum();
+        if waits == 0 { Ok(()) } else { Err(waits.to_string()) }
+    });
+    member.kill();
+    let member = seat.start(false, None).unwrap();
+    eventually("all are through", || {
+        let calls = journal.calls();
+        let through = messages.iter().filter(|(id, _)| calls.get(id).is_some_and(|all| all.contains(&200)));
+        let through = through.count();
+        if through == messages.len() { Ok(()) } else { Err(through.to_string()) }
+    });
+    member.kill();
+    // All of it is settled, or comes again.
+    let last = seat.start(true, None).unwrap();
+    assert!(last.ended(), "a member was killed by nobody");
+    let when = format!("stuck for {after:?}");
+    Count { rabbit: &rabbit, journal: &journal, kills: 2, when: &when }.check(&messages);
+    check_ledger(&seat.data, Some(&messages), &when);
+}

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
+    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions,
+    QueueDeclareOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
@@ -41,6 +42,29 @@ impl Rabbit {
         }
         let server = services.own(Kind::Rabbitmq)?;
         server.ours_to_break().then(|| Self { name: unique(test), server, _services: services })
+    }
+
+    /// On a RabbitMQ of its own that tries again after so many milliseconds what it could not give away; nothing is as long
+    /// as it does by itself.
+    pub(crate) fn own_that_tries_again(test: &str, after: Option<u32>) -> Option<Self> {
+        let services = Services::connect();
+        if !services.faults() {
+            return None;
+        }
+        let terms = after.map(|millis| format!("{{dead_letter_worker_publisher_confirm_timeout, {millis}}}"));
+        let settings = format!("[{{rabbit, [{}]}}].", terms.unwrap_or_default());
+        let server = services.rabbitmq_with(&settings)?;
+        server.ours_to_break().then(|| Self { name: unique(test), server, _services: services })
+    }
+
+    /// Deletes an exchange of the flow.
+    pub(crate) fn delete_exchange(&self, suffix: &str) {
+        let exchange = format!("{}{suffix}", self.name);
+        block_on(async {
+            let (_connection, channel) = self.channel().await.unwrap();
+            let options = ExchangeDeleteOptions::default();
+            channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
+        });
     }
 
     /// The configuration of the flow. A process that is killed is no message's fault here, so crashes are not held
@@ -89,7 +113,7 @@ flows:
 
     /// Writes messages, each with its id and its body, so that only a stored one counts.
     pub(crate) fn produce(&self, messages: &[(String, &str)]) {
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             for (id, body) in messages {
                 let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -106,7 +130,7 @@ flows:
     /// How often each message is found in a queue, which is empty then.
     pub(crate) fn found(&self, suffix: &str) -> BTreeMap<String, usize> {
         let queue = format!("{}{suffix}", self.name);
-        runtime().block_on(async {
+        block_on(async {
             let (_connection, channel) = self.channel().await.unwrap();
             let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             let declared = channel.queue_declare(queue.as_str().into(), passive, FieldTable::default());
@@ -130,12 +154,23 @@ flows:
         })
     }
 
+    /// How many messages are ready in a queue of the flow.
+    pub(crate) fn ready(&self, suffix: &str) -> usize {
+        let queue = format!("{}{suffix}", self.name);
+        block_on(async {
+            let (_connection, channel) = self.channel().await.unwrap();
+            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            let declared = channel.queue_declare(queue.as_str().into(), passive, FieldTable::default());
+            declared.await.unwrap().message_count() as usize
+        })
+    }
+
     /// Kills the broker and starts it again; waits until it answers and the source has a leader.
     pub(crate) fn kill_and_start(&self) {
         self.server.kill();
         self.server.start();
         eventually("the broker answers", || {
-            runtime().block_on(async {
+            block_on(async {
                 let (_connection, channel) = self.channel().await.map_err(|error| error.to_string())?;
                 let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
                 let name = self.name.as_str().into();
@@ -162,8 +197,12 @@ fn command(config: &str, arguments: &[&str], input: &str) {
     assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let answer = runtime.block_on(work);
+    // What the client library has running may not end with its connection, and would be waited for without an end.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    answer
 }
 
 fn unique(test: &str) -> String {

@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redrive_core::Reason;
 use redrive_core::headers::Trail;
-use redrive_core::{Reason, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use super::overdue::Look;
 use super::{Inner, log};
 use crate::port::{
-    Delivery, EntryId, EntryState, HeaderRules, HeldRecord, NewMessage, Outcome, Overdue, PortError,
-    Published, REROUTE_TO, Record, Refusal, Resolved, Settlement, SourceRef, Subscription,
+    Delivery, EntryState, HeaderRules, HeldRecord, NewMessage, Outcome, PortError, Published, REROUTE_TO,
+    Record, Refusal, Resolved, Settlement, Subscription,
 };
 
 /// How many are looked at in one go.
@@ -19,30 +20,18 @@ const STEP: usize = 200;
 const LONGEST_ADDRESS: usize = 1_024;
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Overdue copies that are asked for at once, and how often that is done in one go.
-const PAGE: usize = 1_000;
-const PAGES: usize = 5;
-
-/// How far the small duties have come.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Whether everything was looked at once.
-    begun: bool,
-    /// Where the look for overdue copies goes on.
-    overdue: Option<(Timestamp, EntryId)>,
-}
-
 /// Runs until nobody reads any more.
 pub(super) async fn run(inner: &Inner, subscription: &Subscription, stop: CancellationToken) {
-    let mut progress = Progress::default();
+    let mut begun = false;
+    let mut overdue = Look::begin(inner.now());
     loop {
         let done = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            done = inner.run_errands(subscription, &mut progress) => done,
+            done = inner.run_errands(subscription, begun, &mut overdue) => done,
         };
         match done {
-            Ok(()) => progress.begun = true,
+            Ok(()) => begun = true,
             Err(error) => tracing::debug!(flow = &*inner.flow, error = %error, "an errand waits"),
         }
         tokio::select! {
@@ -56,52 +45,17 @@ impl Inner {
     async fn run_errands(
         &self,
         subscription: &Subscription,
-        progress: &mut Progress,
+        begun: bool,
+        overdue: &mut Look,
     ) -> Result<(), PortError> {
-        if !progress.begun {
+        if !begun {
             // Whoever was here before may have died before the ledger knew.
             self.read_resolved(subscription).await?;
             self.adopt_shelves(subscription, self.missed.load(Ordering::Acquire)).await?;
         }
-        self.look_for_overdue(subscription, progress).await?;
+        self.look_for_overdue(subscription, begun, overdue).await?;
         self.hand_resolved_on().await?;
         self.adopt(subscription).await
-    }
-
-    /// Copies that should have come: those that the broker has passed, without a word about them, have recovered.
-    async fn look_for_overdue(
-        &self,
-        subscription: &Subscription,
-        progress: &mut Progress,
-    ) -> Result<(), PortError> {
-        let (overdue, pages) =
-            if progress.begun { (self.options.overdue, PAGES) } else { (Duration::ZERO, usize::MAX) };
-        let overdue = i64::try_from(overdue.as_millis()).unwrap_or(i64::MAX);
-        let before = Timestamp::from_millis(self.now().as_millis().saturating_sub(overdue));
-        let mut gone: Vec<Overdue> = Vec::new();
-        for _ in 0..pages {
-            let page = self.ledger.overdue(&self.flow, before, progress.overdue, PAGE).await?;
-            progress.overdue = page.last().filter(|_| page.len() == PAGE).map(Overdue::cursor);
-            if !page.is_empty() {
-                let places: Vec<SourceRef> = page.iter().map(|one| one.copy.clone()).collect();
-                let passed = self.outer.passed(&places).await?;
-                gone.extend(page.into_iter().zip(passed).filter(|(_, passed)| *passed).map(|(one, _)| one));
-            }
-            if progress.overdue.is_none() {
-                break;
-            }
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        // The broker itself may have moved a copy on, and what became of it may not have been told: the ledger learns of
-        // all that lies there by now. What is still thought to wait in its old place is nowhere else.
-        self.adopt_shelves(subscription, true).await?;
-        drop(self.moving.write().await);
-        if !self.projection.is_empty() || self.projection.missed().is_some() {
-            return Ok(());
-        }
-        self.ledger.passed(&gone, self.now()).await
     }
 
     /// What people brought to an end is kept at the broker too, where a rebuild finds it.

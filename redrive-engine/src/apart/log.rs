@@ -33,6 +33,7 @@ pub(super) fn not_taken(flow: &str, delivery: &Delivery, refusal: &Refusal) {
     tracing::warn!(flow, message_id, error = %refusal, "parked: where it was to go does not take it");
 }
 
-pub(super) fn not_adopted(flow: &str, refusal: &Refusal) {
-    tracing::error!(flow, error = %refusal, "ledger refuses what was found at the broker");
+pub(super) fn not_adopted(flow: &str, delivery: &Delivery, refusal: &Refusal) {
+    let message_id = delivery.message.id.as_str();
+    tracing::error!(flow, message_id, error = %refusal, "ledger refuses what was found at the broker");
 }

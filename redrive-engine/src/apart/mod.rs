@@ -11,6 +11,7 @@ mod errands;
 mod health;
 mod in_hand;
 mod log;
+mod overdue;
 mod projection;
 mod record;
 mod settle;
@@ -28,9 +29,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mint::{mint, seed};
 use crate::port::{
-    Actor, Broker, BrokerAlarm, Capabilities, Clock, EntryId, EntryState, Ledger, NewMessage, PortError,
-    Published, QueueInfo, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef,
-    Subscription, Topology, home_of,
+    Actor, Broker, BrokerAlarm, Capabilities, Clock, EntryId, EntryState, Ledger, NewMessage, Overdue,
+    PortError, Published, QueueInfo, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef,
+    Subscription, Topology, Whereabouts, home_of,
 };
 use health::Health;
 use projection::Projection;
@@ -264,6 +265,18 @@ impl Broker for Apart {
 
     async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
         self.inner.outer.passed(copies).await
+    }
+
+    async fn whereabouts(
+        &self,
+        copies: &[Overdue],
+        told_since: Timestamp,
+    ) -> Result<Vec<Whereabouts>, PortError> {
+        self.inner.outer.whereabouts(copies, told_since).await
+    }
+
+    async fn missing(&self, copies: &[Overdue]) {
+        self.inner.outer.missing(copies).await;
     }
 
     async fn shelves(

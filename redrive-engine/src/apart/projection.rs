@@ -41,6 +41,8 @@ struct Queue {
     under_way: usize,
     /// Records that there was no room for.
     dropped: u64,
+    /// Records that the ledger has not heard of and will not, since the beginning: those, and what it refused.
+    unheard: u64,
 }
 
 impl Queue {
@@ -64,6 +66,7 @@ impl Projection {
             queue.records.push_back(recorded);
         } else {
             queue.dropped += 1;
+            queue.unheard += 1;
             self.in_hand.end(&recorded.settlement.delivery);
             if queue.dropped == 1 {
                 log::behind(flow);
@@ -84,6 +87,11 @@ impl Projection {
         let queue = self.queue();
         let caught_up = queue.records.is_empty() && queue.under_way == 0;
         (caught_up && queue.dropped > 0).then_some(queue.dropped)
+    }
+
+    /// How many words the ledger has not heard since the beginning, and will not.
+    pub(super) fn unheard(&self) -> u64 {
+        self.queue().unheard
     }
 
     /// What was given up has been read off the broker.
@@ -128,7 +136,7 @@ impl Projection {
             }
             match ledger.record(pen).await {
                 Ok(_) => {}
-                Err(PortError::Refused(_)) => one_by_one(ledger, flow, pen).await?,
+                Err(PortError::Refused(_)) => self.one_by_one(ledger, flow, pen).await?,
                 Err(error) => return Err(error),
             }
             for recorded in pen.drain(..) {
@@ -148,8 +156,9 @@ impl Projection {
         let mut pen = self.pen.lock().await;
         self.tell_all(ledger, flow, &mut pen).await?;
         match ledger.record(recorded).await {
+            Err(error @ PortError::Refused(_)) if recorded.len() == 1 => Ok(vec![Err(error)]),
             // What one of them is refused for is not the others' fault.
-            Err(PortError::Refused(_)) if recorded.len() > 1 => {
+            Err(PortError::Refused(_)) => {
                 let mut taken = Vec::with_capacity(recorded.len());
                 for one in recorded {
                     taken.push(
@@ -165,7 +174,23 @@ impl Projection {
         }
     }
 
-    async fn tell(&self, ledger: &dyn Ledger, flow: &str) -> Result<(), PortError> {
+    /// A batch that the ledger refuses: all of it but what cannot be written down is.
+    async fn one_by_one(&self, ledger: &dyn Ledger, flow: &str, batch: &[Recorded]) -> Result<(), PortError> {
+        for recorded in batch {
+            match ledger.record(std::slice::from_ref(recorded)).await {
+                Ok(_) => {}
+                Err(PortError::Refused(refusal)) => {
+                    self.queue().unheard += 1;
+                    log::refused(flow, &recorded.settlement.delivery, &refusal);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the ledger all there is.
+    pub(super) async fn tell(&self, ledger: &dyn Ledger, flow: &str) -> Result<(), PortError> {
         let mut pen = self.pen.lock().await;
         self.tell_all(ledger, flow, &mut pen).await
     }
@@ -186,20 +211,6 @@ impl Projection {
             log::not_told(flow, records);
         }
     }
-}
-
-/// A batch that the ledger refuses: all of it but what cannot be written down is.
-async fn one_by_one(ledger: &dyn Ledger, flow: &str, batch: &[Recorded]) -> Result<(), PortError> {
-    for recorded in batch {
-        match ledger.record(std::slice::from_ref(recorded)).await {
-            Ok(_) => {}
-            Err(PortError::Refused(refusal)) => {
-                log::refused(flow, &recorded.settlement.delivery, &refusal);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn weight(recorded: &Recorded) -> usize {

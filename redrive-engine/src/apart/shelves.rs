@@ -11,11 +11,14 @@ use super::record::{entry_of, found};
 use super::{Inner, Rebuilt, Reread, log};
 use crate::port::{
     Actor, EntryId, EntryState, HeaderRules, NewMessage, PortError, Published, Recorded, Resolved, Shelved,
-    SourceRange, SourceRef, Subscription,
+    Shelves, SourceRange, SourceRef, Subscription,
 };
 
 /// How many messages are read in one go.
 const STEP: usize = 200;
+
+/// What was read in one go, each with its place among them.
+type Step = Vec<(usize, Shelved)>;
 
 /// What stands in the ledger when a process has told it everything before it ended.
 const WELL: &str = "well";
@@ -39,12 +42,13 @@ impl Inner {
         let from = if anew { None } else { self.ledger.position(&name).await? };
         let mut shelves = self.outer.shelves(subscription, from.as_deref()).await?;
         loop {
-            let mut step = shelves.next(STEP).await?;
+            let step = shelves.next(STEP).await?;
             if step.is_empty() {
                 break;
             }
-            step.retain(|shelved| self.options.adopts || !shelved.foreign);
-            self.take_in(subscription, step).await?;
+            let mut step: Step = step.into_iter().enumerate().collect();
+            step.retain(|(_, shelved)| self.options.adopts || !shelved.foreign);
+            self.take_in(subscription, &mut *shelves, step).await?;
             self.ledger.keep_position(&name, &shelves.position()).await?;
         }
         let position = shelves.position();
@@ -78,39 +82,46 @@ impl Inner {
         format!("ended/{}", self.flow)
     }
 
-    /// Tells the ledger of what was found, without what people resolved. Answers with how many that are.
-    async fn take_in(&self, subscription: &Subscription, step: Vec<Shelved>) -> Result<u64, PortError> {
+    /// Tells the ledger of what was found, without what people resolved, and the shelves of what it does not take. Answers
+    /// with how many it took.
+    async fn take_in(
+        &self,
+        subscription: &Subscription,
+        shelves: &mut dyn Shelves,
+        step: Step,
+    ) -> Result<u64, PortError> {
         let step = self.not_passed(step).await?;
         if step.is_empty() {
             return Ok(0);
         }
-        let entries: Vec<EntryId> = step.iter().map(|shelved| entry_of(&shelved.delivery)).collect();
+        let entries: Vec<EntryId> = step.iter().map(|(_, shelved)| entry_of(&shelved.delivery)).collect();
         let resolved = self.resolutions(subscription, &entries).await?;
-        let recorded: Vec<Recorded> = step
+        let (places, recorded): (Vec<usize>, Vec<Recorded>) = step
             .into_iter()
             .zip(resolved)
             .filter(|(_, resolved)| resolved.is_none_or(EntryState::is_unresolved))
-            .map(|(shelved, resolved)| found(self, shelved, resolved == Some(EntryState::Parked)))
-            .collect();
+            .map(|((place, shelved), resolved)| {
+                (place, found(self, shelved, resolved == Some(EntryState::Parked)))
+            })
+            .unzip();
         // What is being settled right now is told first: it is older than what was found.
         drop(self.moving.write().await);
-        if !recorded.is_empty() {
-            self.tell_found(&recorded).await?;
+        if recorded.is_empty() {
+            return Ok(0);
         }
-        Ok(recorded.len() as u64)
-    }
-
-    /// Tells the ledger, and waits for it.
-    pub(super) async fn tell_found(&self, recorded: &[Recorded]) -> Result<(), PortError> {
-        for answer in self.projection.record(&*self.ledger, &self.flow, recorded).await? {
+        let answers = self.projection.record(&*self.ledger, &self.flow, &recorded).await?;
+        let mut taken = 0;
+        for ((place, recorded), answer) in places.into_iter().zip(&recorded).zip(answers) {
             match answer {
-                Ok(_) => {}
-                // It cannot be written down, now or later.
-                Err(PortError::Refused(refusal)) => log::not_adopted(&self.flow, &refusal),
+                Ok(_) => taken += 1,
+                Err(PortError::Refused(refusal)) => {
+                    log::not_adopted(&self.flow, &recorded.settlement.delivery, &refusal);
+                    shelves.refuse(place, &refusal);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Reads what people resolved, unless it has been read.
@@ -145,15 +156,15 @@ impl Inner {
     }
 
     /// Without what waits no more: its copy was handed out since.
-    async fn not_passed(&self, step: Vec<Shelved>) -> Result<Vec<Shelved>, PortError> {
-        let waits = |shelved: &&Shelved| shelved.state == EntryState::Waiting;
+    async fn not_passed(&self, step: Step) -> Result<Step, PortError> {
+        let waits = |(_, shelved): &&(usize, Shelved)| shelved.state == EntryState::Waiting;
         let places: Vec<SourceRef> =
-            step.iter().filter(waits).map(|shelved| shelved.delivery.source.clone()).collect();
+            step.iter().filter(waits).map(|(_, shelved)| shelved.delivery.source.clone()).collect();
         if places.is_empty() {
             return Ok(step);
         }
         let mut passed = self.outer.passed(&places).await?.into_iter();
-        let stays = |shelved: &Shelved| !(waits(&shelved) && passed.next().unwrap_or(false));
+        let stays = |one: &(usize, Shelved)| !(waits(&one) && passed.next().unwrap_or(false));
         let mut step = step;
         step.retain(stays);
         Ok(step)
@@ -179,7 +190,8 @@ impl Inner {
             let ended = |state: &Option<EntryState>| state.is_some_and(|state| !state.is_unresolved());
             let resolved = entries.iter().zip(&resolved).filter(|(_, state)| ended(state));
             done.resolved += resolved.filter(|(entry, _)| seen.insert(**entry)).count() as u64;
-            done.told += self.take_in(subscription, step).await?;
+            let step = step.into_iter().enumerate().collect();
+            done.told += self.take_in(subscription, &mut *shelves, step).await?;
         }
         for name in ["shelves", "own"] {
             self.ledger.keep_position(&format!("{name}/{}", self.flow), &shelves.position()).await?;

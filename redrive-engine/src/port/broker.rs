@@ -9,7 +9,7 @@ use bytes::Bytes;
 use redrive_core::{Header, Headers, Message, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, EntryState, HeaderRules, PortError, Refusal, Settlement, SourceRef, Tag};
+use super::{Delivery, EntryState, HeaderRules, Overdue, PortError, Refusal, Settlement, SourceRef, Tag};
 
 /// What a broker can do, so that one suite of tests serves all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,11 +225,29 @@ pub struct Resolved {
     pub state: EntryState,
 }
 
+/// Where a copy is that should have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It may still come, or is in hand.
+    Coming,
+    /// It was handed out and settled, or is gone.
+    Passed,
+    /// It lies nowhere that is read, and nobody can have had it: the broker itself keeps it back.
+    Missing,
+}
+
 /// A look at what a broker keeps, from a position on.
 #[async_trait]
 pub trait Shelves: Send {
     /// The next ones, at most so many; none when the end, as it was when the look began, is reached.
     async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError>;
+
+    /// The ledger does not take one of those that [`next`](Self::next) gave last, by its place among them: it stays at the
+    /// broker. All others it has by the time that the next ones are asked for. A broker that gives nothing away by being
+    /// read has nothing to do.
+    fn refuse(&mut self, place: usize, why: &Refusal) {
+        let _ = (place, why);
+    }
 
     /// Where the next look begins, to be given to [`Broker::shelves`].
     fn position(&self) -> String;
@@ -336,6 +354,31 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     /// Which of these copies the flow's readers have passed: they were handed out and settled, or are gone.
     async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
         Ok(vec![false; copies.len()])
+    }
+
+    /// Where copies are that should have come, in their order. Those that were due before `told_since` may have been handled
+    /// without the ledger having heard of it; of any later one it knows what became of it once it was settled.
+    ///
+    /// It is asked again and again while the flow reads, also with no copies: whoever has to have watched in order to know
+    /// does so from one time to the next.
+    async fn whereabouts(
+        &self,
+        copies: &[Overdue],
+        told_since: Timestamp,
+    ) -> Result<Vec<Whereabouts>, PortError> {
+        let _ = told_since;
+        if copies.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<SourceRef> = copies.iter().map(|one| one.copy.clone()).collect();
+        let known = |passed| if passed { Whereabouts::Passed } else { Whereabouts::Coming };
+        Ok(self.passed(&places).await?.into_iter().map(known).collect())
+    }
+
+    /// These are [missing](Whereabouts::Missing) now, and nobody has them in hand: a person is told, and what may help is
+    /// done. None says that it is over.
+    async fn missing(&self, copies: &[Overdue]) {
+        let _ = copies;
     }
 
     /// What it keeps for the flow, and what others put into the places that the flow names, from a position on or from

@@ -21,7 +21,7 @@ mod settlement;
 pub use audit::{Actor, AuditLine};
 pub use broker::{
     Broker, BrokerAlarm, Capabilities, Depth, NewMessage, Published, QueueInfo, Resolved, Revoked, Room,
-    Settled, Shelved, Shelves, Source, SourceRange, Subscription, Topology,
+    Settled, Shelved, Shelves, Source, SourceRange, Subscription, Topology, Whereabouts,
 };
 pub use clock::{Clock, SystemClock};
 pub use control::{Control, ControlKind, Order, Quarantine, QuarantineError};

@@ -57,6 +57,11 @@ impl Levels {
         Trip(u32::try_from(rounded).unwrap_or(u32::MAX))
     }
 
+    /// How much longer than its delay a trip takes at most.
+    pub(crate) fn latest(self) -> Duration {
+        Duration::from_millis((self.longest() >> (KEPT - 1)) + (1 << self.low))
+    }
+
     /// The milliseconds of the longest trip: the largest levels, so many as a trip has hops.
     fn longest(self) -> u64 {
         let lowest = self.low.max((self.high + 1).saturating_sub(KEPT));

@@ -41,7 +41,7 @@ impl Delays {
             flow.steps.iter().copied().filter(|step| !step.is_zero() && levels_take(*step)).collect();
         steps.sort_unstable();
         steps.dedup();
-        let has_steps = matches!(flow.delay, DelayMode::Cascade | DelayMode::Ring);
+        let has_steps = flow.waits() && matches!(flow.delay, DelayMode::Cascade | DelayMode::Ring);
         if !has_steps {
             steps.clear();
         }
@@ -49,7 +49,7 @@ impl Delays {
         // A step that no queue holds in one go needs levels, as any other delay does.
         let too_long = flow.steps.iter().copied().filter(|step| !levels_take(*step)).max();
         let longest = too_long.map_or(longest, |step| step.max(longest));
-        let wanted = flow.delay == DelayMode::Cascade && !longest.is_zero();
+        let wanted = flow.waits() && flow.delay == DelayMode::Cascade && !longest.is_zero();
         let shortest = if shortest.is_zero() { longest.min(Duration::from_millis(100)) } else { shortest };
         let levels = wanted.then(|| Levels::reaching(shortest, longest));
         Self { flow: flow.clone(), steps, levels }
@@ -72,8 +72,21 @@ impl Delays {
         steps.chain(levels.map(|level| names::level(&self.flow, level))).collect()
     }
 
+    /// How long after its due time a copy is back at the latest, as far as its way is to blame.
+    pub(crate) fn latest(&self) -> Duration {
+        let longest = self.steps.last().copied().unwrap_or_default();
+        match self.levels {
+            Some(levels) => levels.latest().max(longest * 3 / 100 + SLACK),
+            // The smallest step that is long enough may be much longer than the wait.
+            None => longest,
+        }
+    }
+
     /// The way of a message that is due then; nothing when the broker does not delay.
     pub(crate) fn way(&self, due: Timestamp, now: Timestamp) -> Option<Way> {
+        if !self.flow.waits() {
+            return None;
+        }
         let wait = due.since(now);
         if self.flow.delay == DelayMode::DelayedExchange {
             let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(LONGEST_BY_PLUGIN);

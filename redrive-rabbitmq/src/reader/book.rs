@@ -1,8 +1,8 @@
 //! What of a channel is open: read and not answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use redrive_engine::port::{Delivery, Room};
+use redrive_engine::port::{Delivery, EntryId, Room};
 
 /// What a delivery counts in a buffer beside its bytes.
 const OVERHEAD: usize = 300;
@@ -16,6 +16,8 @@ pub(crate) struct Book {
     ready: BTreeMap<u64, Here>,
     /// Of these, what the flow has or what is being moved on, and whether it had waited.
     out: BTreeMap<u64, bool>,
+    /// Of these, which are copies, and of which entries.
+    copies: BTreeMap<u64, EntryId>,
     /// Of a stream: the offsets of those that are open, and the one after all that were read.
     offsets: BTreeMap<u64, i64>,
     next: Option<i64>,
@@ -40,6 +42,16 @@ impl Book {
     /// One was read, and is not to be handed out yet.
     pub(crate) fn opened(&mut self, tag: u64) {
         self.open.insert(tag);
+    }
+
+    /// One that was read is a copy that has waited.
+    pub(crate) fn is_copy_of(&mut self, tag: u64, entry: EntryId) {
+        self.copies.insert(tag, entry);
+    }
+
+    /// The entries whose copies are open.
+    pub(crate) fn entries(&self) -> HashSet<EntryId> {
+        self.copies.values().copied().collect()
     }
 
     /// One was read at this offset of a stream.
@@ -141,6 +153,7 @@ impl Book {
         self.ready.remove(&tag);
         self.out.remove(&tag);
         self.offsets.remove(&tag);
+        self.copies.remove(&tag);
         self.open.remove(&tag)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::Timestamp;
+use redrive_core::dialect::Death;
 use redrive_core::headers::Trail;
 use redrive_engine::port::{Carried, Delivery, SourceRef, Tag};
 use sha2::{Digest as _, Sha256};
@@ -10,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::copy::KIND;
 use crate::rules::Rules;
 use crate::wire::{self, Read, Route};
-use crate::{QueueKind, RabbitFlow, SettleMode, names};
+use crate::{QueueKind, RabbitFlow, names};
 
 /// The bits of a place's number: as many as every reader of JSON keeps.
 const PLACE_BITS: u64 = (1 << 53) - 1;
@@ -64,7 +65,7 @@ impl Carver {
         let waited = stray || exchange == self.retry || exchange == self.delayed || self.waits_in(exchange);
         let route = (!waited).then_some(Route { exchange, key: from.routing_key.as_str() });
         let is_own = |queue: &str| self.own.iter().any(|own| own == queue);
-        let Read { mut message, published, offset, deaths } =
+        let Read { mut message, published, offset, deaths, fresh } =
             wire::read(&from.properties, from.data, route, &is_own);
         if let Some(offset) = offset.filter(|_| message.id.is_empty()) {
             // The same whenever it is read.
@@ -77,16 +78,9 @@ impl Carver {
         let bare = trail.doubt().is_none() && trail.clamped().is_empty() && trail.next_delay().is_none();
         if bare && *trail == Trail::default() {
             trail = Carried::default();
-            if self.flow.settle == SettleMode::Nack {
-                let counts = deaths
-                    .iter()
-                    .filter(|death| death.queue == self.flow.queue && death.reason == "rejected");
-                let attempts = counts.fold(0_u64, |sum, death| sum.saturating_add(death.count));
-                if attempts > 0 {
-                    let attempt = u32::try_from(attempts).unwrap_or(u32::MAX);
-                    trail = Carried::from(Trail { attempt, ..Trail::default() }.bounded());
-                }
-            }
+        }
+        if self.flow.rejects() {
+            trail = self.rejected(trail, &deaths[..fresh.min(deaths.len())]);
         }
         if !waited {
             trail.forget_entry();
@@ -105,6 +99,23 @@ impl Carver {
         let tag = Tag { stream: 0, epoch, number: from.delivery_tag };
         let delivery = Delivery { tag, message, trail, source, ready_at, redelivered: from.redelivered };
         Found { delivery, waited }
+    }
+
+    /// The trail of a message that was rejected: nothing of it could be written, and the broker counts instead.
+    fn rejected(&self, trail: Carried, deaths: &[Death]) -> Carried {
+        let own = || {
+            let ours = |death: &&Death| death.queue == self.flow.queue && death.reason == "rejected";
+            deaths.iter().filter(ours)
+        };
+        let attempts = own().fold(0_u64, |sum, death| sum.saturating_add(death.count));
+        if attempts == 0 {
+            return trail;
+        }
+        let mut counted = Trail::clone(&trail);
+        counted.attempt = counted.attempt.saturating_add(u32::try_from(attempts).unwrap_or(u32::MAX));
+        // The broker keeps the time of the first.
+        counted.first_failure_at = counted.first_failure_at.or(own().filter_map(|death| death.time).min());
+        Carried::from(counted.bounded())
     }
 
     fn place(&self, id: &str, published: i64) -> i64 {

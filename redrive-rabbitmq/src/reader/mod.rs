@@ -9,6 +9,6 @@ mod source;
 mod taking;
 
 pub(crate) use carver::Carver;
-pub(crate) use pump::{Reader, Reading};
+pub(crate) use pump::{Reader, Reading, Sight};
 pub(crate) use session::{NotReleased, Session};
 pub(crate) use source::RabbitSource;

@@ -13,7 +13,7 @@ use super::pump::{Opened, Reader, Reading};
 use super::session::Session;
 use crate::trouble::{self, No};
 use crate::wire::OFFSET;
-use crate::{DelayMode, QueueKind, link, names};
+use crate::{QueueKind, link, names};
 
 /// The first and the longest wait before a channel is opened again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -34,12 +34,12 @@ impl Reader {
         };
         let source = self.consume(&channel, &flow.queue, epoch, from).await?;
         alarms.clear("queue_missing", &flow.queue);
-        let stray = if flow.delay == DelayMode::Ledger {
-            None
-        } else {
+        let stray = if flow.waits() {
             Some(self.consume(&channel, &names::stray(flow), epoch, FieldTable::default()).await?)
+        } else {
+            None
         };
-        let due = if flow.kind == QueueKind::Stream && flow.delay != DelayMode::Ledger {
+        let due = if flow.kind == QueueKind::Stream && flow.waits() {
             Some(self.consume(&channel, &names::retry(flow), epoch, FieldTable::default()).await?)
         } else {
             None

@@ -1,5 +1,6 @@
 //! Reads for as long as the flow does: opens a channel, takes what it delivers, and opens another when it is lost.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
-use redrive_engine::port::{Clock, Delivery, Depth, PortError, Revoked, Room};
+use redrive_engine::port::{Clock, Delivery, Depth, EntryId, PortError, Revoked, Room};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -77,6 +78,19 @@ pub(super) struct State {
 
 /// How much is ready in the source, as the channel that reads it sees it.
 type Ask = oneshot::Sender<Option<Counted>>;
+
+/// What is seen of the queue in which copies come back, at one moment.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    /// Messages in it that nobody has in hand.
+    pub(crate) ready: u64,
+    /// Whether somebody else reads it.
+    pub(crate) others: bool,
+    /// The channel that reads it.
+    pub(crate) epoch: Option<u32>,
+    /// The entries whose copies this reader has in hand.
+    pub(crate) in_hand: HashSet<EntryId>,
+}
 
 /// A channel that is read.
 pub(super) struct Opened {
@@ -228,15 +242,36 @@ impl Reader {
             let due = self.with.look.count(&names::retry(&self.with.flow)).await?.unwrap_or_default();
             return Ok(due.ready + self.session().map_or(0, |session| session.book().len()) as u64);
         }
-        let (reply, answer) = oneshot::channel();
-        let asked = self.is_reading() && self.asks.send(reply).is_ok();
-        let counted = if asked { answer.await.ok().flatten() } else { None };
-        let counted = match counted {
+        let counted = match self.ask().await {
             Some(counted) => counted,
             None => self.with.look.count(&self.with.flow.queue).await?.unwrap_or_default(),
         };
         let held = self.session().map_or(0, |session| session.book().len());
         Ok(counted.ready + held as u64)
+    }
+
+    /// What is seen of the queue in which copies come back.
+    pub(crate) async fn sight(&self) -> Result<Sight, PortError> {
+        let stream = self.with.position.is_some();
+        let counted = match if stream { None } else { self.ask().await } {
+            Some(counted) => counted,
+            None => self.with.look.count(&names::back(&self.with.flow)).await?.unwrap_or_default(),
+        };
+        let session = self.session();
+        let entries = session.as_ref().map(|session| session.book().entries());
+        Ok(Sight {
+            ready: counted.ready,
+            others: counted.consumers > u32::from(self.is_reading()),
+            epoch: session.map(|session| session.epoch),
+            in_hand: entries.unwrap_or_default(),
+        })
+    }
+
+    /// What lies in the source, as the channel that reads it sees it; nothing when none does.
+    async fn ask(&self) -> Option<Counted> {
+        let (reply, answer) = oneshot::channel();
+        let asked = self.is_reading() && self.asks.send(reply).is_ok();
+        if asked { answer.await.ok().flatten() } else { None }
     }
 
     async fn run(self: Arc<Self>, first: Opened, mut asks: mpsc::UnboundedReceiver<Ask>) {

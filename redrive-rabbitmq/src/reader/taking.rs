@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::Timestamp;
 use redrive_core::headers::Trail;
 use redrive_engine::fail;
-use redrive_engine::port::Delivery;
+use redrive_engine::port::{Delivery, EntryId};
 use tokio_util::time::DelayQueue;
 
 use super::carver::Found;
@@ -22,6 +22,11 @@ const ASTRAY: Duration = Duration::from_secs(1);
 /// How long to wait before something is moved on that could not be.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// The entry that a copy carries.
+fn entry_of(delivery: &Delivery) -> Option<EntryId> {
+    delivery.trail.entry_id.as_deref().and_then(|id| EntryId::parse_str(id).ok())
+}
+
 impl Reader {
     /// Takes in what was delivered.
     pub(super) fn take(
@@ -35,6 +40,9 @@ impl Reader {
         let found = self.with.carver.carve(delivery, session.epoch, stray, self.with.clock.now());
         if let Some(offset) = found.delivery.source.offset.filter(|_| self.with.position.is_some()) {
             session.book().opened_at(found.delivery.tag.number, offset);
+        }
+        if let Some(entry) = entry_of(&found.delivery) {
+            session.book().is_copy_of(found.delivery.tag.number, entry);
         }
         if stray {
             self.mend();
@@ -111,7 +119,7 @@ impl Reader {
             tracing::warn!(flow = &**flow, "a copy found no way through the flow's queues");
             let (alarms, stray) = (&reader.with.alarms, names::stray(&reader.with.flow));
             match reader.with.needs.restore().await {
-                Ok(()) => alarms.clear("queue_missing", &stray),
+                Ok(_) => alarms.clear("queue_missing", &stray),
                 Err(error) => {
                     let why = format!("copies find no way, and what is missing cannot be made: {error}");
                     alarms.raise("queue_missing", &stray, why);

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use lapin::types::AMQPValue;
 use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal, Settlement};
-use redrive_rabbitmq::{DelayMode, SettleMode};
 
 use crate::stage::{Stage, later, named, publish, receive, settle, settlement, subscription};
 
@@ -156,41 +154,4 @@ async fn a_target_that_is_not_there_refuses_for_good() {
     assert!(matches!(refused, Err(PortError::Refused(Refusal::Invalid(_)))), "{refused:?}");
     assert!(broker.alarms().is_empty());
     settle(&broker, &delivery, Outcome::Ack).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rejected_message_takes_the_queues_own_way_and_is_counted_by_its_deaths() {
-    let Some(stage) = Stage::shared("nack") else { return };
-    let retry = format!("{}-own-retry", stage.name);
-    let text = |text: &str| AMQPValue::LongString(text.into());
-    stage
-        .queue(
-            &retry,
-            vec![
-                ("x-message-ttl", AMQPValue::LongInt(50)),
-                ("x-dead-letter-exchange", text("")),
-                ("x-dead-letter-routing-key", text(&stage.name)),
-            ],
-        )
-        .await;
-    stage
-        .queue(
-            &stage.name,
-            vec![("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(&retry))],
-        )
-        .await;
-    let mut flow = stage.flow();
-    flow.owned = false;
-    flow.settle = SettleMode::Nack;
-    flow.delay = DelayMode::Ledger;
-    let broker = stage.broker(flow.clone()).await;
-    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
-    stage.publish("body", named("a")).await;
-    for attempts in 0..3 {
-        let delivery = receive(&mut source, 1).await.remove(0);
-        assert_eq!(delivery.trail.attempt, attempts);
-        settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap();
-    }
-    assert_eq!(receive(&mut source, 1).await[0].trail.attempt, 3);
-    stage.delete(&retry).await;
 }

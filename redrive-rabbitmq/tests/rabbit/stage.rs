@@ -47,6 +47,16 @@ impl Stage {
         server.ours_to_break().then(|| Self { server, name: unique(test), _services: services })
     }
 
+    /// On a RabbitMQ of its own, with these settings.
+    pub(crate) fn own_with(test: &str, settings: &str) -> Option<Self> {
+        let services = Services::connect();
+        if !services.faults() {
+            return None;
+        }
+        let server = services.rabbitmq_with(settings)?;
+        server.ours_to_break().then(|| Self { server, name: unique(test), _services: services })
+    }
+
     /// How the server is reached.
     pub(crate) fn login(&self) -> Login {
         let rest = self.server.address().strip_prefix("amqp://").unwrap();

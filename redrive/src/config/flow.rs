@@ -188,6 +188,10 @@ pub struct DeadLetterSpec {
     /// RabbitMQ alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adopt: Option<bool>,
+    /// Whether dead letters and parked messages are rejected like any other with `settle: nack`: the source's own dead-letter
+    /// exchange leads to where they belong. Default false. RabbitMQ alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reject: Option<bool>,
 }
 
 /// What the body of a dead letter is.
@@ -232,7 +236,7 @@ pub enum Settle {
     Plain,
     /// Copies confirmed, originals acknowledged after them (RabbitMQ).
     Republish,
-    /// Originals rejected, so that the queue's own dead-letter exchange takes them (RabbitMQ).
+    /// What is to be tried again rejected, so that the queue's own dead-letter exchange takes it (RabbitMQ).
     Nack,
 }
 

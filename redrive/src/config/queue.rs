@@ -10,7 +10,7 @@ pub struct QueueSpec {
     /// What it is, and what the flow's own queues are made as. Default quorum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<QueueKind>,
-    /// Whether it is made when it is missing; else it is only looked at. Default true.
+    /// Whether it is made when it is missing; else it is only looked at. Default true, with `settle: nack` false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owned: Option<bool>,
     /// Whether one consumer at a time reads it, and others stand by. Default false.

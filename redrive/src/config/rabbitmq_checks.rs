@@ -81,26 +81,71 @@ impl Checked<'_> {
         }
     }
 
-    /// With `settle: nack` the queue's own dead-letter exchange decides, and nothing of Redrive's travels along.
+    /// With `settle: nack` the queue's own dead-letter exchange takes what is to be tried again, and nothing of Redrive's
+    /// travels along.
     fn check_nack(&self, findings: &mut Findings<'_>) {
-        let (Some(Settle::Nack), Some(_)) = (self.flow.settle, self.node("settle")) else { return };
+        let dead_letter = self.flow.dead_letter_spec();
+        let nack = self.flow.settle == Some(Settle::Nack);
+        let rejects = dead_letter.reject == Some(true);
+        if let (true, false, Some(node)) = (rejects, nack, self.at(&["dead_letter", "reject"])) {
+            let message = "`dead_letter.reject` goes with `settle: nack` alone";
+            let help = "leave it out, or settle with nack".to_owned();
+            findings.error(codes::CONTRADICTION, node.span.clone(), message, help);
+        }
+        if !nack {
+            return;
+        }
         let ordered = self.flow.order_by.as_ref().is_some_and(|order| *order != OrderBy::None);
+        let owned = self.flow.queue.as_ref().is_some_and(|queue| queue.owned == Some(true));
         let given = [
-            (ordered, "order_by", "a lane is known by what Redrive writes on a copy"),
+            (ordered, &["order_by"][..], "a lane is known by what Redrive writes on a copy"),
             (
                 self.flow.delay.is_some(),
-                "delay",
+                &["delay"],
                 "the queue's own dead-letter exchange decides where it waits",
             ),
-            (self.flow.dead_letter.is_some(), "dead_letter", "the queue's own dead-letter exchange takes it"),
-            (self.flow.parking.is_some(), "parking", "the queue's own dead-letter exchange takes it"),
-            (!self.flow.foreign.is_empty(), "foreign", "there is no ledger that could take it in"),
-            (self.flow.signing.is_some(), "signing", "there is no copy that could be signed"),
+            (
+                owned,
+                &["queue", "owned"],
+                "a queue that the flow makes has no dead-letter exchange, and what is rejected would be gone",
+            ),
+            (
+                dead_letter.adopt == Some(true),
+                &["dead_letter", "adopt"],
+                "there is no ledger that could take it in",
+            ),
+            (!self.flow.foreign.is_empty(), &["foreign"], "there is no ledger that could take it in"),
+            (
+                self.flow.signing.is_some(),
+                &["signing"],
+                "what is rejected carries nothing that could be signed",
+            ),
         ];
-        for (_, key, why) in given.into_iter().filter(|(is_given, ..)| *is_given) {
-            let Some(node) = self.node(key) else { continue };
-            let message = format!("`{key}` does not go with `settle: nack`: {why}");
-            let help = format!("leave `{key}` out, or settle with republish");
+        self.refuse_given(&given, "settle: nack", "settle with republish", findings);
+        let there = "the queue's own dead-letter exchange takes it";
+        let given = [
+            (dead_letter.name.is_some(), &["dead_letter", "name"][..], there),
+            (dead_letter.format.is_some(), &["dead_letter", "format"], there),
+            (!dead_letter.options.is_empty(), &["dead_letter", "options"], there),
+            (self.flow.parking.is_some(), &["parking"], there),
+        ];
+        let given = given.map(|(is_given, path, why)| (rejects && is_given, path, why));
+        self.refuse_given(&given, "dead_letter.reject", "leave `dead_letter.reject` out", findings);
+    }
+
+    /// Says of keys that are given why they do not go with another.
+    fn refuse_given(
+        &self,
+        given: &[(bool, &[&str], &str)],
+        with: &str,
+        instead: &str,
+        findings: &mut Findings<'_>,
+    ) {
+        for (_, path, why) in given.iter().filter(|(is_given, ..)| *is_given) {
+            let Some(node) = self.at(path) else { continue };
+            let key = path.join(".");
+            let message = format!("`{key}` does not go with `{with}`: {why}");
+            let help = format!("leave `{key}` out, or {instead}");
             findings.error(codes::CONTRADICTION, node.span.clone(), message, help);
         }
     }

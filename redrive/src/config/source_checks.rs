@@ -8,7 +8,7 @@ use crate::address::SourceAddress;
 use crate::codes;
 
 /// Keys that not every source has, and whose they are.
-const OWNED: [(&[&str], &[&str]); 8] = [
+const OWNED: [(&[&str], &[&str]); 9] = [
     (&["settle"], &["kafka", "rabbitmq"]),
     (&["groups"], &["kafka"]),
     (&["kafka"], &["kafka"]),
@@ -16,6 +16,7 @@ const OWNED: [(&[&str], &[&str]); 8] = [
     (&["queue"], &["rabbitmq"]),
     (&["confirm_timeout"], &["rabbitmq"]),
     (&["dead_letter", "adopt"], &["rabbitmq"]),
+    (&["dead_letter", "reject"], &["rabbitmq"]),
     (&["suffixes", "stray"], &["rabbitmq"]),
 ];
 

@@ -32,7 +32,6 @@ pub(super) fn flow(
         Some(config::QueueKind::Classic) => QueueKind::Classic,
         Some(config::QueueKind::Stream) => QueueKind::Stream,
     };
-    rabbit.owned = read.owned.unwrap_or(rabbit.owned);
     rabbit.single_active = read.single_active.unwrap_or(rabbit.single_active);
     let usual = u16::try_from(prefetch).unwrap_or(u16::MAX);
     rabbit.prefetch = address.prefetch.or(read.prefetch).unwrap_or_else(|| rabbit.prefetch.max(usual));
@@ -42,11 +41,14 @@ pub(super) fn flow(
     rabbit.other_delays = Some(waits.others);
     rabbit.settle = match flow.settle {
         Some(config::Settle::Republish) | None => SettleMode::Republish,
+        Some(config::Settle::Nack) if flow.dead_letter_spec().reject == Some(true) => SettleMode::NackAll,
         Some(config::Settle::Nack) => SettleMode::Nack,
         Some(config::Settle::Transactional | config::Settle::Plain) => {
             return Err("settle: RabbitMQ knows republish and nack".to_owned());
         }
     };
+    // One that the flow made would have no dead-letter exchange.
+    rabbit.owned = read.owned.unwrap_or(rabbit.settle == SettleMode::Republish);
     let written = flow.suffixes.clone().or_else(|| config.suffixes.clone()).unwrap_or_default();
     let or = |suffix: &Option<String>, usual: &str| suffix.clone().unwrap_or_else(|| usual.to_owned());
     rabbit.dead_letter = dead_letter(flow, &format!("{name}{}", or(&written.dead_letter, ".dlq")));
@@ -223,6 +225,21 @@ mod tests {
         assert_eq!(mixed, (vec![10_000], 100, 900_000));
         let long = waits("'linear(1s, step 1s, times 60)'", "");
         assert_eq!((long.0.len(), long.1), (MOST_STEPS, 2_000));
+    }
+
+    #[test]
+    fn a_flow_that_rejects_has_an_end_of_its_own_unless_it_says_otherwise() {
+        let settle = |rest: &str| {
+            let flow = set_up(&format!(
+                "{{ version: 1, flows: {{ orders: {{ from: 'amqp://r1?queue=orders', to: 'http://h',
+                   settle: nack {rest} }} }} }}"
+            ));
+            let flow = flow.unwrap();
+            (flow.settle, flow.owned, flow.dead_letter.queue)
+        };
+        assert_eq!(settle(""), (SettleMode::Nack, false, "orders.dlq".to_owned()));
+        assert_eq!(settle(", dead_letter: gone").2, "gone");
+        assert_eq!(settle(", dead_letter: { reject: true }").0, SettleMode::NackAll);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redrive_engine::port::PortError;
+use redrive_engine::port::{PortError, Recorded, Refusal};
 
 /// Faults that a test asks for. Each count is used up by the calls it fails.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub struct Faults {
     publishes: AtomicU32,
     receives: AtomicU32,
     records: AtomicU32,
+    refused: Mutex<Option<String>>,
     delay_ms: AtomicU64,
     questions: Mutex<Option<PortError>>,
     away: AtomicBool,
@@ -37,6 +38,11 @@ impl Faults {
     /// The next `n` times the ledger is told something, it does not listen.
     pub fn fail_records(&self, n: u32) {
         self.records.store(n, Ordering::SeqCst);
+    }
+
+    /// From now on the ledger does not take this message, or again takes all.
+    pub fn refuse_records_of(&self, message: Option<&str>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = message.map(str::to_owned);
     }
 
     /// How many more settles and receives would fail.
@@ -83,9 +89,16 @@ impl Faults {
         used(&self.receives, "receive")
     }
 
-    pub(super) fn record(&self) -> Result<(), PortError> {
+    pub(super) fn record(&self, recorded: &[Recorded]) -> Result<(), PortError> {
         self.is_there()?;
-        used(&self.records, "record")
+        used(&self.records, "record")?;
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_refused =
+            |one: &Recorded| refused.as_deref() == Some(one.settlement.delivery.message.id.as_str());
+        if recorded.iter().any(is_refused) {
+            return Err(Refusal::Invalid("refused, as asked".to_owned()).into());
+        }
+        Ok(())
     }
 
     /// A flow asks for its messages.

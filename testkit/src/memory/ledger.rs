@@ -21,7 +21,7 @@ pub struct MemoryLedger {
 #[async_trait]
 impl Ledger for MemoryLedger {
     async fn record(&self, recorded: &[Recorded]) -> Result<Vec<Taken>, PortError> {
-        self.store.inner.faults.record()?;
+        self.store.inner.faults.record(recorded)?;
         let now = self.store.inner.clock.now();
         let taken = {
             let mut state = self.store.lock();
@@ -211,7 +211,7 @@ impl Ledger for MemoryLedger {
     }
 
     async fn mark_processed(&self, handler: &str, ids: &[&str], now: Timestamp) -> Result<(), PortError> {
-        self.store.inner.faults.record()?;
+        self.store.inner.faults.record(&[])?;
         let mut state = self.store.lock();
         for id in ids {
             state.marks.insert((handler.to_owned(), (*id).to_owned()), now);

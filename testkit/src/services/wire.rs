@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub(super) nodes: Option<usize>,
     pub(super) own: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) settings: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) instance: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<usize>,

@@ -179,6 +179,7 @@ mod tests {
             folder: "/nowhere".into(),
             logs: "/nowhere".into(),
             name: "kafka-test".to_owned(),
+            settings: None,
             ending: Ending::default(),
         };
         let nodes = (0..nodes).map(|n| Ports { client: 1000 + n, controller: 2000 + n }).collect();

@@ -94,6 +94,9 @@ pub(crate) struct Request {
     /// With `need`: a server that nobody else gets, which ends with the connection.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) own: bool,
+    /// With `need` and `own`: settings of the server, in its own language.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) settings: Option<String>,
     /// Which instance; the shared one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<String>,

@@ -47,11 +47,13 @@ impl Rabbitmq {
             fs::create_dir_all(&path).context(format_args!("cannot create {}", path.display()))?;
         }
         let settings = site.folder.join("settings");
+        let advanced = site.settings.as_deref().unwrap_or("[].");
+        let advanced = format!("{advanced}\n");
         let files = [
             ("enabled_plugins", "[].\n"),
             ("rabbitmq-env.conf", ""),
             ("rabbitmq.conf", "log.console = false\nloopback_users.guest = true\n"),
-            ("advanced.config", "[].\n"),
+            ("advanced.config", advanced.as_str()),
         ];
         for (file, text) in files {
             fs::write(settings.join(file), text).context(format_args!("cannot write {file}"))?;

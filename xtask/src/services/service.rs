@@ -64,6 +64,8 @@ pub(super) struct Site {
     pub(super) logs: PathBuf,
     /// The instance's name, fit for a file name.
     pub(super) name: String,
+    /// Settings of the server that a test asked for, in the server's own language.
+    pub(super) settings: Option<String>,
     pub(super) ending: Ending,
 }
 
@@ -80,6 +82,9 @@ pub(super) fn prepare(
     nodes: usize,
     site: Site,
 ) -> std::result::Result<Box<dyn Service>, Trouble> {
+    if site.settings.is_some() && kind != Kind::Rabbitmq {
+        return Err(Trouble::Failed(failed("of all servers RabbitMQ alone takes settings")));
+    }
     Ok(match kind {
         Kind::Kafka => Box::new(Kafka::prepare(nodes, site)?),
         Kind::Rabbitmq => Box::new(Rabbitmq::prepare(site)?),

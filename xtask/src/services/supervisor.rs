@@ -157,7 +157,7 @@ impl State {
         });
     }
 
-    fn need(&self, kind: Kind, nodes: usize, name: &str) -> Answer {
+    fn need(&self, kind: Kind, nodes: usize, name: &str, settings: Option<String>) -> Answer {
         if let Some(address) = given::address(kind) {
             let status = ServerStatus {
                 kind,
@@ -186,6 +186,7 @@ impl State {
                     folder: self.folder.join(&title),
                     logs: self.logs.clone(),
                     name: title,
+                    settings,
                     ending: self.ending.clone(),
                 };
                 Instance::new(kind, name, nodes, site)
@@ -310,6 +311,7 @@ impl Connection {
 
         if let Some(kind) = request.need {
             let nodes = request.nodes.unwrap_or(1);
+            let settings = request.settings.filter(|_| request.own);
             let name = if request.own {
                 let name = format!("own-{}", state.own_count.fetch_add(1, Ordering::SeqCst) + 1);
                 self.own.push((kind, name.clone()));
@@ -319,7 +321,7 @@ impl Connection {
             } else {
                 format!("{SHARED}-{nodes}")
             };
-            return state.need(kind, nodes, &name);
+            return state.need(kind, nodes, &name, settings);
         }
         if let Some(kind) = request.stop {
             return state.order(kind, &named, Order::Stop(request.node));

@@ -1,5 +1,7 @@
 //! The engine's port to RabbitMQ, for one flow.
 
+mod overdue;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,24 +9,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::headers::Trail;
-use redrive_core::{Message, Text};
+use redrive_core::{Message, Text, Timestamp};
 use redrive_engine::port::{
-    Broker, BrokerAlarm, Capabilities, Clock, Depth, NewMessage, PortError, Published, QueueInfo, Refusal,
-    Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription, SystemClock,
-    Topology,
+    Broker, BrokerAlarm, Capabilities, Clock, Depth, NewMessage, Overdue, PortError, Published, QueueInfo,
+    Refusal, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
+    SystemClock, Topology, Whereabouts,
 };
 
 use crate::alarms::Alarms;
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
+use crate::not_adopted::NotAdopted;
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::positions::{Positions, StreamPosition};
 use crate::reader::{Carver, RabbitSource, Reader, Reading};
 use crate::rules::Rules;
 use crate::settle::Settler;
+use crate::stuck::Stuck;
 use crate::topology::Needs;
-use crate::{DelayMode, QueueKind, RabbitFlow, SettleMode, metrics, names, resolved, shelves, stream};
+use crate::watch::Watch;
+use crate::{DelayMode, QueueKind, RabbitFlow, metrics, names, resolved, shelves, stream};
 
 /// RabbitMQ under one flow.
 pub struct RabbitBroker {
@@ -48,6 +53,10 @@ pub struct RabbitBroker {
     positions: Option<Arc<dyn Positions>>,
     /// Whether the last write was taken.
     writes: AtomicBool,
+    /// What was seen of copies that come back; nothing where nobody has looked.
+    watch: Mutex<Option<Watch>>,
+    stuck: Stuck,
+    not_adopted: Arc<NotAdopted>,
 }
 
 impl fmt::Debug for RabbitBroker {
@@ -83,8 +92,12 @@ impl RabbitBroker {
             alarms: Arc::clone(&alarms),
             clock: Arc::clone(&clock),
         };
+        let stuck = Stuck::new(Arc::clone(&flow.flow), Arc::clone(&needs), Arc::clone(&alarms));
         Ok(Self {
             settler,
+            watch: Mutex::default(),
+            stuck,
+            not_adopted: Arc::new(NotAdopted::new(Arc::clone(&alarms))),
             reader: Mutex::default(),
             epochs: Arc::new(AtomicU32::new(1)),
             positions: None,
@@ -244,10 +257,11 @@ impl Broker for RabbitBroker {
         if let Some(before) = self.take_reader() {
             before.end().await;
         }
+        *self.watch() = None;
         if self.flow.alone {
             self.refuse_others().await?;
         }
-        if self.flow.settle == SettleMode::Republish {
+        if self.flow.shelves() {
             self.outbox.may_write().await?;
         }
         let reading = Reading {
@@ -340,11 +354,13 @@ impl Broker for RabbitBroker {
         let mut queues = vec![info(&self.flow.queue, Depth { ready, waiting: 0 })];
         let mut others: Vec<(String, bool)> =
             self.copies.delays().queues().into_iter().map(|queue| (queue, true)).collect();
-        if self.flow.delay != DelayMode::Ledger {
+        if self.flow.waits() {
             others.push((names::stray(&self.flow), true));
         }
-        others.push((self.flow.dead_letter.queue.clone(), false));
-        others.push((names::parking(&self.flow).to_owned(), false));
+        if self.flow.shelves() {
+            others.push((self.flow.dead_letter.queue.clone(), false));
+            others.push((names::parking(&self.flow).to_owned(), false));
+        }
         others.extend(self.flow.foreign.iter().map(|queue| (queue.clone(), false)));
         others.dedup();
         for (name, waits) in others {
@@ -364,22 +380,20 @@ impl Broker for RabbitBroker {
         self.alarms.all()
     }
 
-    /// A copy has no number in its queue: it has passed when nothing lies anywhere that it could be, and nobody else could
-    /// have it.
+    async fn whereabouts(
+        &self,
+        copies: &[Overdue],
+        told_since: Timestamp,
+    ) -> Result<Vec<Whereabouts>, PortError> {
+        self.where_are(copies, told_since).await
+    }
+
+    async fn missing(&self, copies: &[Overdue]) {
+        self.stuck.are(copies).await;
+    }
+
     async fn passed(&self, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
-        let nothing = vec![false; copies.len()];
-        let stream = self.flow.kind == QueueKind::Stream;
-        if stream || self.others().await? > 0 || self.ready_in_source().await? > 0 {
-            return Ok(nothing);
-        }
-        let mut places = self.copies.delays().queues();
-        places.push(names::stray(&self.flow));
-        for queue in places {
-            if self.look.count(&queue).await?.is_some_and(|counted| counted.ready > 0) {
-                return Ok(nothing);
-            }
-        }
-        Ok(vec![true; copies.len()])
+        Ok(vec![self.has_passed_all().await?; copies.len()])
     }
 
     async fn shelves(
@@ -395,6 +409,7 @@ impl Broker for RabbitBroker {
             outbox: Arc::clone(&self.outbox),
             carver: Arc::clone(&self.carver),
             clock: Arc::clone(&self.clock),
+            not_adopted: Arc::clone(&self.not_adopted),
         };
         shelves::open(with, from).await
     }
