@@ -7,6 +7,7 @@ use redrive_core::headers::Trail;
 use redrive_core::{Reason, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use super::bodies::Watch;
 use super::{Inner, log};
 use crate::port::{
     Delivery, EntryId, EntryState, HeaderRules, HeldRecord, NewMessage, Outcome, Overdue, PortError,
@@ -35,11 +36,18 @@ struct Progress {
 /// Runs until nobody reads any more.
 pub(super) async fn run(inner: &Inner, subscription: &Subscription, stop: CancellationToken) {
     let mut progress = Progress::default();
+    let mut bodies = Watch::default();
     loop {
+        let errands = async {
+            let done = inner.run_errands(subscription, &mut progress).await;
+            // Whatever else waits, what is about to go does not.
+            inner.save_bodies(&mut bodies).await;
+            done
+        };
         let done = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            done = inner.run_errands(subscription, &mut progress) => done,
+            done = errands => done,
         };
         match done {
             Ok(()) => progress.begun = true,

@@ -36,3 +36,7 @@ pub(super) fn not_taken(flow: &str, delivery: &Delivery, refusal: &Refusal) {
 pub(super) fn not_adopted(flow: &str, refusal: &Refusal) {
     tracing::error!(flow, error = %refusal, "ledger refuses what was found at the broker");
 }
+
+pub(super) fn not_copied(flow: &str, error: &PortError) {
+    tracing::warn!(flow, error = %error, "bodies that the broker will not keep cannot be copied; trying again");
+}

@@ -315,6 +315,7 @@ impl Inner {
                     state: EntryState::Waiting,
                     foreign: false,
                     bodiless: false,
+                    carries_body: false,
                 };
                 record::found(self, shelved, put_aside)
             };

@@ -13,8 +13,8 @@ use redrive_engine::port::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use super::number_of;
 use super::place::{self, FirstRead};
+use super::{Body, bodies, number_of};
 use crate::fault::Done;
 use crate::ledger::record::{self, Stored};
 use crate::ledger::{processed, state};
@@ -42,6 +42,8 @@ struct Telling {
     copy: Option<SourceRef>,
     keeper: Keeper,
     learned: Learned,
+    /// Whether the body is left to the broker's copy, whose place is known.
+    by_pointer: bool,
 }
 
 impl Telling {
@@ -82,6 +84,7 @@ impl Telling {
             processed,
             copy: recorded.copy.clone(),
             learned: recorded.learned,
+            by_pointer: recorded.by_pointer && recorded.copy.is_some(),
         })
     }
 
@@ -96,6 +99,7 @@ impl Telling {
                 News::Nothing => return Ok(Taken::Taken),
                 News::Place => {
                     self.put_copy(tx, before.eid)?;
+                    self.put_body(tx, before, &told)?;
                     return Ok(Taken::Taken);
                 }
                 News::Later => {}
@@ -109,6 +113,10 @@ impl Telling {
                 // Where a copy was found to lie is where it was moved to since.
                 if is_last && place::of_copy(tx.sql, before.eid)?.is_none() {
                     self.note_copy(tx, before.eid, &told.record)?;
+                    self.leave_body(tx, &told)?;
+                } else if self.by_pointer && died_here(before, &told.record) {
+                    self.put_copy(tx, before.eid)?;
+                    self.leave_body(tx, &told)?;
                 }
                 return Ok(Taken::Taken);
             }
@@ -121,11 +129,18 @@ impl Telling {
             // It is being handled from here: what becomes of it is known when that ends.
             return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told.record));
         };
+        if let (Some(before), Some(number)) = (&before, row.number)
+            && before.body != Body::Here
+            && !matches!(self.learned, Learned::Found { bodiless: true })
+        {
+            // What was left to the broker, or could not be read, is in hand now. It is left again where that is said.
+            bodies::put(tx, before.eid, number, told.delivery.message.body.as_deref())?;
+        }
         self.settle(tx, queue, &row, told)
     }
 
     fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>) -> Done<Taken> {
-        let record = told.record.clone();
+        let (record, hash) = (told.record.clone(), told.hash);
         let step = self.step(&record, tx.now);
         let is_new = row.number.is_none() && !matches!(step, Step::Release);
         let number = match row.number {
@@ -147,7 +162,12 @@ impl Telling {
             processed: self.processed.take(),
         };
         match settle::settle_one(tx, item)?? {
-            Ended::Settled => self.note(tx, &record)?,
+            Ended::Settled => {
+                self.note(tx, &record)?;
+                if self.by_pointer && self.keeper == Keeper::Broker {
+                    bodies::leave(tx, record.entry, hash.as_ref())?;
+                }
+            }
             Ended::GivenBack => {
                 if is_new {
                     tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([number])?;
@@ -210,7 +230,8 @@ impl Telling {
                     number_of(self.keeper),
                     self.published.map(Timestamp::as_millis),
                     key_of(record),
-                    self.learned == Learned::Found { bodiless: true },
+                    if self.learned == (Learned::Found { bodiless: true }) { Body::Unread } else { Body::Here }
+                        .number(),
                 ],
                 |row| row.get(0),
             )?;
@@ -230,6 +251,22 @@ impl Telling {
             )?
             .execute(params![eid, due.map(Timestamp::as_millis)])?;
         self.put_copy(tx, eid)
+    }
+
+    /// The body lies in the broker's copy from now on.
+    fn leave_body(&self, tx: &Tx<'_>, told: &Told) -> Done<()> {
+        if self.by_pointer { bodies::leave(tx, told.record.entry, told.hash.as_ref()) } else { Ok(()) }
+    }
+
+    /// The copy of an entry lies elsewhere by now. When that one does not carry the body, the ledger has to.
+    fn put_body(&self, tx: &Tx<'_>, before: &Stored, told: &Told) -> Done<()> {
+        let (true, false, Some(row)) = (before.body != Body::Here, self.by_pointer, before.message) else {
+            return Ok(());
+        };
+        if self.learned == (Learned::Found { bodiless: true }) {
+            return Ok(());
+        }
+        bodies::put(tx, before.eid, row, told.delivery.message.body.as_deref())
     }
 
     fn put_copy(&self, tx: &Tx<'_>, eid: i64) -> Done<()> {
@@ -333,6 +370,14 @@ fn news(tx: &Tx<'_>, before: &Stored, told: &Told, lies: Option<&SourceRef>) -> 
         Recovered if before.presumed.is_some() && (failed_since || more || as_many) => News::Later,
         _ => News::Nothing,
     })
+}
+
+/// Whether the entry stands where this record left it, and was handled from here: nobody has said where its copy lies.
+fn died_here(before: &Stored, record: &Record) -> bool {
+    before.keeper == Some(Keeper::Ledger)
+        && before.state == record.state
+        && before.last_failed == record.at.as_millis()
+        && matches!(record.state, EntryState::Dead | EntryState::Parked)
 }
 
 /// Whether a record must not change what the entry is by now.
