@@ -203,12 +203,8 @@ fn keep(tx: &mut Tx<'_>, brought: &Brought, now: Timestamp) -> Done<bool> {
     if place::of_copy(tx.sql, stored.eid)?.as_ref() != Some(&fetched.place) {
         return Ok(false);
     }
-    let expected: Option<Vec<u8>> = tx
-        .sql
-        .prepare_cached("SELECT payload_hash FROM entries WHERE eid = ?1")?
-        .query_row([stored.eid], |row| row.get(0))?;
     // Another message may lie there, since the topic was made anew.
-    let own = hash.as_ref().is_some_and(|hash| expected.as_deref() == Some(&hash.as_bytes()[..]));
+    let own = is_known_by(tx, stored.eid, hash.as_ref())?;
     if own {
         put(tx, stored.eid, row, fetched.body.as_deref())?;
     } else if stored.body != Body::Gone {
@@ -235,6 +231,23 @@ pub(super) fn put(tx: &Tx<'_>, eid: i64, row: i64, body: Option<&[u8]>) -> Done<
         .prepare_cached("UPDATE messages SET body = ?2, size = ?3 WHERE id = ?1")?
         .execute(params![row, body, size])?;
     set(tx, eid, Body::Here)
+}
+
+/// Whether a body of this hash is the entry's own.
+pub(super) fn is_known_by(tx: &Tx<'_>, eid: i64, hash: Option<&PayloadHash>) -> Done<bool> {
+    let Some(hash) = hash else { return Ok(false) };
+    Ok(tx
+        .sql
+        .prepare_cached("SELECT 1 FROM entries WHERE eid = ?1 AND payload_hash = ?2")?
+        .exists(params![eid, &hash.as_bytes()[..]])?)
+}
+
+/// The body of an entry is not here, since it was left to the broker, whose copy carries it and lies where the entry says.
+pub(super) fn left(tx: &Tx<'_>, entry: EntryId) -> Done<()> {
+    tx.sql
+        .prepare_cached("UPDATE entries SET bodiless = ?2 WHERE id = ?1")?
+        .execute(params![&entry.as_bytes()[..], Body::AtBroker.number()])?;
+    Ok(())
 }
 
 /// Leaves the body of an entry to the broker, whose copy carries it and lies where the entry says. Nothing happens where the

@@ -129,23 +129,39 @@ impl Telling {
             // It is being handled from here: what becomes of it is known when that ends.
             return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told.record));
         };
+        // A body that is not here, and is to be left, does not come here for a moment either.
+        let left = self.is_left(&told)
+            && match &before {
+                None => true,
+                Some(before) => {
+                    before.body != Body::Here && bodies::is_known_by(tx, before.eid, told.hash.as_ref())?
+                }
+            };
         if let (Some(before), Some(number)) = (&before, row.number)
             && before.body != Body::Here
-            && !matches!(self.learned, Learned::Found { bodiless: true })
+            && !left
+            && self.learned != (Learned::Found { bodiless: true })
         {
-            // What was left to the broker, or could not be read, is in hand now. It is left again where that is said.
+            // What was left to the broker, or could not be read, is in hand now.
             bodies::put(tx, before.eid, number, told.delivery.message.body.as_deref())?;
         }
-        self.settle(tx, queue, &row, told)
+        self.settle(tx, queue, &row, told, left)
     }
 
-    fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>) -> Done<Taken> {
+    /// Whether the body is not kept here: the broker hands the message out next, in the copy that carries it.
+    fn is_left(&self, told: &Told) -> bool {
+        let rests = matches!(told.record.state, EntryState::Waiting | EntryState::Dead | EntryState::Parked);
+        let has_body = told.hash.is_some() && told.delivery.message.body.is_some();
+        self.by_pointer && self.keeper == Keeper::Broker && rests && has_body
+    }
+
+    fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>, left: bool) -> Done<Taken> {
         let (record, hash) = (told.record.clone(), told.hash);
         let step = self.step(&record, tx.now);
         let is_new = row.number.is_none() && !matches!(step, Step::Release);
         let number = match row.number {
             Some(known) => known,
-            None if is_new => self.insert(tx, queue, &told)?,
+            None if is_new => self.insert(tx, queue, &told, left)?,
             None => 0,
         };
         let item = Item {
@@ -164,7 +180,9 @@ impl Telling {
         match settle::settle_one(tx, item)?? {
             Ended::Settled => {
                 self.note(tx, &record)?;
-                if self.by_pointer && self.keeper == Keeper::Broker {
+                if left {
+                    bodies::left(tx, record.entry)?;
+                } else if self.by_pointer && self.keeper == Keeper::Broker {
                     bodies::leave(tx, record.entry, hash.as_ref())?;
                 }
             }
@@ -192,13 +210,13 @@ impl Telling {
         }
     }
 
-    fn insert(&self, tx: &mut Tx<'_>, queue: u32, told: &Told) -> Done<i64> {
+    fn insert(&self, tx: &mut Tx<'_>, queue: u32, told: &Told, left: bool) -> Done<i64> {
         let message = &told.delivery.message;
         let row = NewRow {
             mid: message.id.as_str(),
             due: None,
             key: message.key.as_deref(),
-            body: message.body.as_deref(),
+            body: message.body.as_deref().filter(|_| !left),
             headers: Some(&self.headers),
             content_type: message.content_type.as_deref(),
             parent: None,

@@ -27,10 +27,14 @@ pub(super) struct Topics(Arc<Inner>);
 impl Topics {
     /// Topics that the store fetches bodies from, for as long as they are there.
     pub(super) fn of(store: &Store) -> Self {
-        let inner: Arc<Inner> = Arc::default();
-        let broker: Arc<dyn Broker> = Arc::clone(&inner) as Arc<dyn Broker>;
+        let topics = Self(Arc::default());
+        topics.serve(store);
+        topics
+    }
+
+    pub(super) fn serve(&self, store: &Store) {
+        let broker: Arc<dyn Broker> = Arc::clone(&self.0) as Arc<dyn Broker>;
         store.fetches_from(FLOW, Arc::downgrade(&broker));
-        Self(inner)
     }
 
     pub(super) fn put(&self, place: &SourceRef, message: &Message) {
