@@ -10,7 +10,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::Offset;
 use redrive_core::{Message, Timestamp};
-use redrive_engine::port::{PortError, SourceRef};
+use redrive_engine::port::{PortError, SourceRef, Tag};
 
 use crate::client;
 use crate::look::{self, Look, Onlooker};
@@ -106,7 +106,9 @@ impl Wanted<'_> {
 
     fn message(&self, look: &Look, carver: &mut Carver, record: &BorrowedMessage<'_>) -> Message {
         let (topic, partition) = (Arc::clone(self.topic), self.partition);
-        let spot = Spot { stream: 0, epoch: 0, topic, partition, waits: false };
+        // It is read beside the groups, so it keeps the entry that it names: by that an envelope of ours is known.
+        let Tag { stream, epoch, .. } = Tag::APART;
+        let spot = Spot { stream, epoch, topic, partition, waits: false };
         let at = Timestamp::from_millis(record.timestamp().to_millis().unwrap_or(0));
         let mut delivery = carver.delivery(record, &spot, at);
         unwrap_envelope(look, &mut delivery.message, &delivery.trail);

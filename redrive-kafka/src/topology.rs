@@ -320,12 +320,12 @@ fn drift(flow: &KafkaFlow, purpose: Purpose, like: Like, found: &Found) -> Vec<S
             show_duration(longest)
         )),
         (Some(kept), Some(ledger), _) if kept < ledger => drift.push(format!(
-            "retention.ms keeps a message for {} and the ledger shows it for {}: its body is gone by then",
+            "retention.ms keeps a message for {} and the ledger shows it for {}: by then the data file alone has its body, and a rebuild does not find it",
             show_duration(kept),
             show_duration(ledger)
         )),
         (Some(kept), None, _) => drift.push(format!(
-            "retention.ms keeps a message for {} and the ledger shows it for ever: its body is gone by then",
+            "retention.ms keeps a message for {} and the ledger shows it for ever: by then the data file alone has its body, and a rebuild does not find it",
             show_duration(kept)
         )),
         _ => {}

@@ -5,11 +5,10 @@ use rdkafka::Offset;
 use crate::running::Running;
 use crate::world::{World, eventually};
 
-/// A flow whose ledger keeps where bodies lie. What fails waits for an hour before it is tried a second time, or is dead at
-/// once.
-fn start(world: &World, retry: &str) -> Running {
+/// A flow whose ledger keeps where bodies lie.
+fn start(world: &World, retry: &str, format: &str) -> Running {
     let file = format!(
-        "version: 1\nflows:\n  {name}:\n    from: {from}\n    to: \"exec:sh handle.sh\"\n    retry: \"{retry}\"\n    kafka: {{ bodies: pointer }}\n",
+        "version: 1\nflows:\n  {name}:\n    from: {from}\n    to: \"exec:sh handle.sh\"\n    retry: \"{retry}\"\n    dead_letter: {{ format: {format} }}\n    kafka: {{ bodies: pointer }}\n",
         name = world.name,
         from = world.source(),
     );
@@ -38,7 +37,7 @@ fn payload(world: &World, id: &str) -> String {
 fn a_body_is_left_in_its_topic_and_sent_again_from_there() {
     let Some(world) = World::open("pointers") else { return };
     world.topic(&world.name, 2);
-    let running = start(&world, "10ms");
+    let running = start(&world, "10ms", "raw");
     let bodies = [fridge("serial-1"), fridge("serial-2"), "serial-3 is no order".to_owned()];
     for (n, body) in (1..).zip(&bodies) {
         world.publish(&world.name, &format!("order-{n}"), body, &["--key", "k"]);
@@ -85,7 +84,7 @@ fn a_body_is_left_in_its_topic_and_sent_again_from_there() {
 fn what_waits_has_its_body_in_its_topic_and_goes_at_once_when_it_is_told_to() {
     let Some(world) = World::open("waiting-pointers") else { return };
     world.topic(&world.name, 1);
-    let running = start(&world, "1h");
+    let running = start(&world, "1h", "raw");
     world.publish(&world.name, "order-1", &fridge("serial-1"), &[]);
     world.stands("order-1", "waiting");
     assert!(!is_in_file(&world, "serial-1"), "the file has no body");
@@ -104,7 +103,7 @@ fn a_body_is_copied_before_its_topic_drops_it_and_one_that_is_gone_is_named() {
     // What is parked is kept for half a minute, dead letters for ever.
     let (dead, parking) = (world.named(".dlq"), world.named(".parking"));
     world.kafka().topic(&parking, 1, &[("retention.ms", "30000")]);
-    let running = start(&world, "10ms");
+    let running = start(&world, "10ms", "raw");
     world.publish(&world.name, "order-1", "serial-1 is no order", &[]);
     world.publish(&world.name, "order-2", &fridge("serial-2"), &[]);
     world.stands("order-1", "parked");
@@ -136,17 +135,18 @@ fn a_body_is_copied_before_its_topic_drops_it_and_one_that_is_gone_is_named() {
 fn a_rebuilt_ledger_leaves_bodies_where_they_lie() {
     let Some(world) = World::open("rebuilt-pointers") else { return };
     world.topic(&world.name, 1);
-    let running = start(&world, "10ms");
+    let running = start(&world, "10ms", "envelope");
     world.publish(&world.name, "order-1", &fridge("serial-1"), &[]);
     world.stands("order-1", "dead");
+    assert_eq!(payload(&world, "order-1"), fridge("serial-1"));
     running.stop();
     for file in ["redrive.db", "redrive.db-wal", "redrive.db-shm"] {
         _ = std::fs::remove_file(world.desk.path(file));
     }
-    let running = start(&world, "10ms");
+    let running = start(&world, "10ms", "envelope");
     world.does(&["ledger", "rebuild", "--reason", "the file was lost"]);
     world.stands("order-1", "dead");
     assert!(!is_in_file(&world, "serial-1"), "the file has no body");
-    assert_eq!(payload(&world, "order-1"), fridge("serial-1"));
+    assert_eq!(payload(&world, "order-1"), fridge("serial-1"), "out of its envelope");
     running.stop();
 }

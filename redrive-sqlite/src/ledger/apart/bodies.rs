@@ -217,7 +217,7 @@ fn keep(tx: &mut Tx<'_>, brought: &Brought, now: Timestamp) -> Done<bool> {
     Ok(false)
 }
 
-fn set(tx: &Tx<'_>, eid: i64, body: Body) -> Done<()> {
+pub(super) fn set(tx: &Tx<'_>, eid: i64, body: Body) -> Done<()> {
     tx.sql
         .prepare_cached("UPDATE entries SET bodiless = ?2 WHERE eid = ?1")?
         .execute(params![eid, body.number()])?;

@@ -121,13 +121,13 @@ impl Telling {
                 return Ok(Taken::Taken);
             }
             if overruled(before, &told.record, self.keeper) {
-                return self.only_history(tx, before, &told.record);
+                return self.only_history(tx, before, &told);
             }
         }
         let queue = tx.home(&told.record.flow)?;
         let Some(row) = Row::of(tx, before.as_ref())? else {
             // It is being handled from here: what becomes of it is known when that ends.
-            return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told.record));
+            return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told));
         };
         // A body that is not here, and is to be left, does not come here for a moment either.
         let left = self.is_left(&told)
@@ -278,13 +278,14 @@ impl Telling {
 
     /// The copy of an entry lies elsewhere by now. When that one does not carry the body, the ledger has to.
     fn put_body(&self, tx: &Tx<'_>, before: &Stored, told: &Told) -> Done<()> {
-        let (true, false, Some(row)) = (before.body != Body::Here, self.by_pointer, before.message) else {
-            return Ok(());
-        };
-        if self.learned == (Learned::Found { bodiless: true }) {
+        if self.copy.is_none() || self.by_pointer || before.body == Body::Here {
             return Ok(());
         }
-        bodies::put(tx, before.eid, row, told.delivery.message.body.as_deref())
+        match (before.message, self.learned) {
+            (None, _) => Ok(()),
+            (Some(_), Learned::Found { bodiless: true }) => bodies::set(tx, before.eid, Body::Unread),
+            (Some(row), _) => bodies::put(tx, before.eid, row, told.delivery.message.body.as_deref()),
+        }
     }
 
     fn put_copy(&self, tx: &Tx<'_>, eid: i64) -> Done<()> {
@@ -300,12 +301,14 @@ impl Telling {
     }
 
     /// The record comes too late to change anything: it is a line of the history.
-    fn only_history(&self, tx: &Tx<'_>, before: &Stored, record: &Record) -> Done<Taken> {
+    fn only_history(&self, tx: &Tx<'_>, before: &Stored, told: &Told) -> Done<Taken> {
+        let record = &told.record;
         record::add_lines(tx, before.eid, record)?;
         tx.sql
             .prepare_cached("UPDATE entries SET told = ?2 WHERE eid = ?1")?
             .execute(params![before.eid, key_of(record)])?;
         self.note_copy(tx, before.eid, record)?;
+        self.put_body(tx, before, told)?;
         self.mark(tx)?;
         Ok(Taken::Taken)
     }
