@@ -26,13 +26,16 @@ const STRIDE: i64 = 200;
 /// How long before its end a body is copied: a tenth of its time, and no less than this.
 const MARGIN: Duration = Duration::from_secs(60);
 
+/// Offsets of one partition, each with where it stands in the answer.
+type Offsets = Vec<(i64, usize)>;
+
 /// The messages at these places, in their order; nothing for one that is gone. What is there and cannot be read yet, because
 /// a transaction before it is open, is an error.
 pub(crate) async fn fetch_all(
     look: &Arc<Look>,
     places: &[SourceRef],
 ) -> Result<Vec<Option<Message>>, PortError> {
-    let mut wanted: BTreeMap<(Arc<str>, i32), Vec<(i64, usize)>> = BTreeMap::new();
+    let mut wanted: BTreeMap<(Arc<str>, i32), Offsets> = BTreeMap::new();
     for (place, at) in places.iter().enumerate() {
         if let (KIND, Some(partition), Some(offset @ 0..)) = (&*at.kind, at.partition, at.offset) {
             wanted.entry((Arc::clone(&at.name), partition)).or_default().push((offset, place));

@@ -38,6 +38,7 @@ use projection::Projection;
 
 /// How a broker and a ledger work together.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question with its own answer")]
 pub struct ApartOptions {
     /// Whether delayed retries wait in the ledger's own queue rather than at the broker.
     pub delay_in_ledger: bool,

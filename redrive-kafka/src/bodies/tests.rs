@@ -5,9 +5,12 @@ use super::*;
 use crate::look::tests::{LIMIT, Place};
 use crate::record;
 
+fn text(message: &Message) -> &str {
+    std::str::from_utf8(message.body.as_deref().unwrap()).unwrap()
+}
+
 fn bodies(found: &[Option<Message>]) -> Vec<Option<&str>> {
-    let text = |message: &Message| std::str::from_utf8(message.body.as_deref().unwrap()).unwrap();
-    found.iter().map(|found| found.as_ref().map(|message| text(message))).collect::<Vec<_>>()
+    found.iter().map(|found| found.as_ref().map(text)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

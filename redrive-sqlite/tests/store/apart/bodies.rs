@@ -87,9 +87,9 @@ async fn a_waiting_message_is_sent_at_once_rerouted_and_restored_with_its_body()
     let mut world = World::new().await;
     let topics = Topics::of(&world.store);
     let mut waiting = Vec::new();
-    for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
-        let waits = world.fails(&original(id, n as i64), world.later(60_000));
-        world.record(&[by_pointer(&waits, &topics, place("orders.retry.10s", n as i64))]).await;
+    for (n, id) in (0..).zip(["a", "b", "c"]) {
+        let waits = world.fails(&original(id, n), world.later(60_000));
+        world.record(&[by_pointer(&waits, &topics, place("orders.retry.10s", n))]).await;
         waiting.push(entry_id(&waits));
     }
     world.act(Deed::RetryNow, waiting[0]).await;
@@ -110,9 +110,9 @@ async fn a_replay_waits_for_a_broker_that_is_away_and_skips_what_is_gone() {
     let mut world = World::new().await;
     let topics = Topics::of(&world.store);
     let mut all = Vec::new();
-    for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
-        let dead = world.fails(&original(id, n as i64), Outcome::DeadLetter);
-        world.record(&[by_pointer(&dead, &topics, place("orders.dlq", n as i64))]).await;
+    for (n, id) in (0..).zip(["a", "b", "c"]) {
+        let dead = world.fails(&original(id, n), Outcome::DeadLetter);
+        world.record(&[by_pointer(&dead, &topics, place("orders.dlq", n))]).await;
         all.push(entry_id(&dead));
         world.fixture.clock.advance(1);
     }
