@@ -5,6 +5,7 @@
 
 mod alarm;
 pub mod apart;
+mod bodies;
 pub mod fail;
 mod flow;
 pub mod handler;
@@ -19,6 +20,7 @@ mod upkeep;
 
 pub use alarm::Alarm;
 pub use apart::{Apart, ApartOptions};
+pub use bodies::bring_bodies;
 pub use flow::{Flow, FlowSpec, FlowView, Force, StartError};
 pub use hook::{Diverted, Hook, Hooks};
 pub use journal::Journal;

@@ -59,7 +59,7 @@ async fn drive(mut driving: Driving, look: Duration, stop: CancellationToken) {
                 wait.unwrap_or(look).min(look)
             }
             Err(error) => {
-                tracing::warn!(error = %error, "replays do not go on: the ledger does not answer");
+                tracing::warn!(error = %error, "replays do not go on; trying again");
                 patience = (patience * 2).min(LONGEST_WAIT.max(look));
                 patience
             }
@@ -91,12 +91,16 @@ impl Driving {
             replays.into_iter().filter(|replay| replay.state == ReplayState::Running).collect();
         self.rates.retain(|id, _| running.iter().any(|replay| replay.id == *id));
         let mut next: Option<Duration> = None;
+        let mut failed = None;
         for replay in running {
-            if let Some(wait) = self.step(&replay).await? {
-                next = Some(next.map_or(wait, |next| next.min(wait)));
+            match self.step(&replay).await {
+                Ok(Some(wait)) => next = Some(next.map_or(wait, |next| next.min(wait))),
+                Ok(None) => {}
+                // One whose bodies cannot be fetched does not keep the others waiting.
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(next)
+        failed.map_or(Ok(next), Err)
     }
 
     /// One step of one replay; nothing when all is sent and only outcomes are open.

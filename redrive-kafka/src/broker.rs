@@ -35,7 +35,7 @@ use crate::record::KIND;
 use crate::rules::Rules;
 use crate::settle::{Answers, Entry, Settler, Settling, gone};
 use crate::topics::Topics;
-use crate::{alone, earlier, fetch, passed, replay, resolved, shelves, topology};
+use crate::{alone, bodies, earlier, passed, replay, resolved, shelves, topology};
 
 /// The first stream of what waits; those of the source count from 0.
 const WAITING_STREAMS: u32 = 1 << 30;
@@ -399,7 +399,15 @@ impl Broker for KafkaBroker {
     }
 
     async fn fetch(&self, place: &SourceRef) -> Result<Option<Message>, PortError> {
-        fetch::fetch(&self.look, place).await
+        Ok(self.fetch_all(std::slice::from_ref(place)).await?.pop().flatten())
+    }
+
+    async fn fetch_all(&self, places: &[SourceRef]) -> Result<Vec<Option<Message>>, PortError> {
+        bodies::fetch_all(&self.look, places).await
+    }
+
+    async fn expiring(&self, places: &[SourceRef]) -> Result<Vec<Option<i64>>, PortError> {
+        bodies::expiring(&self.look, places, self.clock.now()).await
     }
 
     async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {

@@ -240,7 +240,12 @@ pub(crate) fn cluster(options: &ClientOptions) -> Result<Cluster, KafkaError> {
     let asked = ResourceSpecifier::Broker(broker);
     let answer = AdminOptions::new().request_timeout(Some(ANSWER));
     let admin = admin(options)?;
-    let described = block_on(admin.describe_configs([&asked], &answer))?;
+    let described = match block_on(admin.describe_configs([&asked], &answer)) {
+        Ok(described) => described,
+        // Not every service that speaks Kafka's protocol knows the question.
+        Err(KafkaError::AdminOp(RDKafkaErrorCode::UnsupportedFeature)) => Vec::new(),
+        Err(error) => return Err(error),
+    };
     let allowed = described.into_iter().flatten().find_map(|resource| {
         resource.get("offset.metadata.max.bytes")?.value.as_ref()?.parse::<usize>().ok()
     });

@@ -37,6 +37,8 @@ pub(crate) struct Copy {
     pub(crate) headers: Headers,
     /// The time of the record; nothing is the time of writing.
     pub(crate) timestamp: Option<i64>,
+    /// Whether the message's body is in it, so that it can be read there again.
+    pub(crate) carries_body: bool,
 }
 
 impl Copy {
@@ -283,7 +285,7 @@ impl Copies {
         let body = Some(json(&self.envelope(settlement, &trail))?);
         self.write(&trail, &mut few, body.as_ref());
         let pointer = self.copy(delivery, Arc::clone(topic), body, few, by);
-        self.fits(&pointer).map(|()| pointer)
+        self.fits(&pointer).map(|()| Copy { carries_body: false, ..pointer })
     }
 
     fn envelope(&self, settlement: &Settlement, trail: &Trail) -> Envelope {
@@ -316,7 +318,8 @@ impl Copies {
     ) -> Copy {
         let key = delivery.message.key.clone();
         let partition = self.partition(delivery, &topic, by);
-        Copy { topic, partition, key, body, headers, timestamp: None }
+        let carries_body = body.is_some() && !headers.contains(BODY_AT);
+        Copy { topic, partition, key, body, headers, timestamp: None, carries_body }
     }
 
     fn partition(&self, delivery: &Delivery, topic: &str, by: PartitionBy) -> Option<i32> {

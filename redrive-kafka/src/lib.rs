@@ -5,6 +5,7 @@
 
 mod alarms;
 mod alone;
+mod bodies;
 mod broker;
 mod client;
 mod copy;
@@ -35,6 +36,6 @@ mod topology;
 pub use broker::KafkaBroker;
 pub use client::is_producers as is_producer_option;
 pub use options::{
-    ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,
+    Bodies, ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,
     PartitionBy, Role, SettleMode, Suffixes, Window,
 };

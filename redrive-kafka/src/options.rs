@@ -124,6 +124,16 @@ pub enum Role {
     Ledger,
 }
 
+/// What the ledger keeps of a message whose copy lies in a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bodies {
+    /// The body.
+    #[default]
+    Copy,
+    /// The place of the copy; the body is read there when it is asked for, and copied before Kafka drops it.
+    Pointer,
+}
+
 /// The consumer groups of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
@@ -217,6 +227,8 @@ pub struct KafkaFlow {
     pub drain: Duration,
     /// How topics are made.
     pub new_topics: NewTopics,
+    /// What the ledger keeps of bodies.
+    pub bodies: Bodies,
     /// Whether a ledger keeps the bodies of dead letters too: one that is too large for its topic then goes there
     /// without its body. Without a ledger such a message stays where it is.
     pub ledger: bool,
@@ -252,6 +264,7 @@ impl KafkaFlow {
             window: Window::default(),
             drain: Duration::from_secs(10),
             new_topics: NewTopics::default(),
+            bodies: Bodies::default(),
             ledger: false,
             alone: false,
             instance: uuid::Uuid::now_v7().simple().to_string(),

@@ -76,7 +76,7 @@ fn pile(consumer: &Onlooker, topic: &str, range: &SourceRange) -> Result<Pile, P
 }
 
 /// The first offset of each partition whose record is not older; nothing when all are.
-fn at_time(
+pub(crate) fn at_time(
     consumer: &Onlooker,
     topic: &str,
     partitions: i32,

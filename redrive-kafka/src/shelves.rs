@@ -151,19 +151,21 @@ impl Shelves for TopicShelves {
         for Read { mut delivery, .. } in read {
             if !self.own {
                 let (state, foreign, bodiless) = (EntryState::Replaying, false, false);
-                shelved.push(Shelved { delivery, state, foreign, bodiless });
+                shelved.push(Shelved { delivery, state, foreign, bodiless, carries_body: true });
                 continue;
             }
             let (state, foreign) = standing(&flow, &delivery);
             unwrap_envelope(&self.look, &mut delivery.message, &delivery.trail);
             let mut bodiless = fetch::leaves_body(&flow, &delivery);
+            // What had to be fetched elsewhere may be gone there before it is gone here.
+            let carries_body = !bodiless && delivery.message.body.is_some();
             if let Some(place) = fetch::body_place(&flow, &delivery)
                 && let Some(original) = fetch::fetch(&self.look, &place).await?
             {
                 fetch::fill(&self.look, &mut delivery, original);
                 bodiless = false;
             }
-            shelved.push(Shelved { delivery, state, foreign, bodiless });
+            shelved.push(Shelved { delivery, state, foreign, bodiless, carries_body });
         }
         Ok(shelved)
     }
@@ -200,7 +202,7 @@ fn standing(flow: &KafkaFlow, delivery: &Delivery) -> (EntryState, bool) {
 }
 
 /// The message that an envelope of ours carries.
-fn unwrap_envelope(look: &Look, message: &mut Message, trail: &Trail) {
+pub(crate) fn unwrap_envelope(look: &Look, message: &mut Message, trail: &Trail) {
     if look.flow().dead_letter.format != DeadLetterFormat::Envelope || trail.entry_id.is_none() {
         return;
     }

@@ -65,6 +65,16 @@ impl Found {
         Some(Duration::from_millis(millis))
     }
 
+    fn kept(&self) -> Kept {
+        let by_size = self.number("retention.bytes").is_none_or(|bytes| bytes >= 0);
+        match (self.number("retention.ms"), self.retention()) {
+            _ if by_size || self.compacts() => Kept::Unknown,
+            (Some(_), Some(time)) => Kept::For(time),
+            (Some(_), None) => Kept::Always,
+            (None, _) => Kept::Unknown,
+        }
+    }
+
     fn is(&self, name: &str, value: &str) -> bool {
         self.config.get(name).is_some_and(|found| found == value)
     }
@@ -149,6 +159,23 @@ async fn find_sources(
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// How long a topic keeps a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// For ever.
+    Always,
+    /// For so long.
+    For(Duration),
+    /// Nobody can say: it goes by size, is compacted, or its settings cannot be read.
+    Unknown,
+}
+
+/// How long these topics keep a record, with how many partitions they have; nothing for one that is not there.
+pub(crate) async fn kept(look: &Arc<Look>, topics: &[String]) -> Result<Vec<Option<(i32, Kept)>>, PortError> {
+    let found = find(look, topics).await?;
+    Ok(found.into_iter().map(|found| found.map(|found| (found.shape.partitions, found.kept()))).collect())
 }
 
 /// What the topics are; nothing for one that is not there. What nobody may read of a topic's settings is not known.
@@ -293,12 +320,12 @@ fn drift(flow: &KafkaFlow, purpose: Purpose, like: Like, found: &Found) -> Vec<S
             show_duration(longest)
         )),
         (Some(kept), Some(ledger), _) if kept < ledger => drift.push(format!(
-            "retention.ms keeps a message for {} and the ledger shows it for {}: its body is gone by then",
+            "retention.ms keeps a message for {} and the ledger shows it for {}: by then the data file alone has its body, and a rebuild does not find it",
             show_duration(kept),
             show_duration(ledger)
         )),
         (Some(kept), None, _) => drift.push(format!(
-            "retention.ms keeps a message for {} and the ledger shows it for ever: its body is gone by then",
+            "retention.ms keeps a message for {} and the ledger shows it for ever: by then the data file alone has its body, and a rebuild does not find it",
             show_duration(kept)
         )),
         _ => {}

@@ -32,6 +32,8 @@ struct OnKafka {
     deaf: Arc<Deaf>,
     apart: Mutex<Weak<Apart>>,
     store: Mutex<Weak<Store>>,
+    /// Whether the ledger leaves bodies to Kafka.
+    by_pointer: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -67,7 +69,7 @@ impl OnKafka {
             .expect("an admin")
     }
 
-    fn new() -> Option<Self> {
+    fn new(by_pointer: bool) -> Option<Self> {
         let services = Services::connect();
         let server = services.kafka()?;
         Some(Self {
@@ -79,6 +81,7 @@ impl OnKafka {
             deaf: Arc::default(),
             apart: Mutex::default(),
             store: Mutex::default(),
+            by_pointer,
         })
     }
 
@@ -93,8 +96,12 @@ impl OnKafka {
         options.insert("topic.metadata.refresh.interval.ms".to_owned(), "1000".to_owned());
         let broker = KafkaBroker::with_clock(kafka, clock.clone()).expect("a broker");
         let outer = Arc::new(Faulty::new(Arc::new(broker), Arc::clone(&self.deaf)));
-        let options =
-            ApartOptions { every: self.tick(), overdue: Duration::from_secs(5), ..ApartOptions::default() };
+        let options = ApartOptions {
+            every: self.tick(),
+            overdue: Duration::from_secs(5),
+            by_pointer: self.by_pointer,
+            ..ApartOptions::default()
+        };
         let (home, ledger) = (Arc::clone(store), Arc::clone(store));
         Arc::new(Apart::new(outer, home, ledger, flow, clock.clone(), options))
     }
@@ -248,9 +255,22 @@ impl Fixture for OnKafka {
 }
 
 testkit::contract_tests!(
-    match OnKafka::new() {
+    match OnKafka::new(false) {
         Some(kafka) => kafka,
         None => return,
     },
     (flavor = "multi_thread", worker_threads = 2)
 );
+
+/// The same with a ledger that keeps where bodies lie.
+mod by_pointer {
+    use super::OnKafka;
+
+    testkit::contract_tests!(
+        match OnKafka::new(true) {
+            Some(kafka) => kafka,
+            None => return,
+        },
+        (flavor = "multi_thread", worker_threads = 2)
+    );
+}

@@ -67,7 +67,7 @@ impl Settler {
                         let place_of_copy = self.copies.place(queue);
                         let elsewhere = is_elsewhere(&batch[place].outcome);
                         let copy = (!elsewhere).then_some(place_of_copy);
-                        answers[place] = Some(Ok(Settled { copy }));
+                        answers[place] = Some(Ok(Settled { copy, carries_body: false }));
                         released.push(place);
                     }
                     Err(why) => {

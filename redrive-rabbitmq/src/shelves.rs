@@ -239,7 +239,7 @@ fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, 
     let source = SourceRef { kind: KIND.into(), name: Arc::clone(queue), partition: None, offset: None };
     let ready_at = published.map_or(now, Timestamp::from_millis);
     let delivery = Delivery { tag: Tag::APART, message, trail, source, ready_at, redelivered: false };
-    Shelved { delivery, state, foreign, bodiless }
+    Shelved { delivery, state, foreign, bodiless, carries_body: false }
 }
 
 /// The entry of another system's dead letter: the same whenever and by whomever it is read.

@@ -149,6 +149,7 @@ impl Shelves for StreamShelves {
                 state: EntryState::Replaying,
                 foreign: false,
                 bodiless: false,
+                carries_body: false,
             });
         }
         if self.done && self.channel.status().connected() && shelved.is_empty() {

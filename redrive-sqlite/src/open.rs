@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::lane_counts::LaneCounts;
+use crate::ledger::apart::Brokers;
 use crate::ledger::replay;
 use crate::lock::{Lock, check_rights};
 use crate::reader::Readers;
@@ -42,7 +43,8 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store, OpenError> {
     let writer = Writer::start(connection, memory, path.to_owned(), readings.clone(), options.clock.clone())
         .map_err(|error| OpenError::System { file: path.to_owned(), why: error.to_string() })?;
     let readers = Readers::new(readers, path.to_owned());
-    Ok(Store::new(Inner { writer, readers, readings, lanes, options, _lock: lock }))
+    let brokers = Brokers::default();
+    Ok(Store::new(Inner { writer, readers, readings, lanes, brokers, options, _lock: lock }))
 }
 
 fn connect(path: &Path, writes: bool) -> rusqlite::Result<Connection> {

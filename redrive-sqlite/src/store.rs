@@ -8,6 +8,7 @@ use redrive_engine::port::PortError;
 use rusqlite::params;
 
 use crate::lane_counts::LaneCounts;
+use crate::ledger::apart::Brokers;
 use crate::lock::Lock;
 use crate::reader::Readers;
 use crate::reading::Readings;
@@ -28,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) readers: Arc<Readers>,
     pub(crate) readings: Arc<Readings>,
     pub(crate) lanes: Arc<LaneCounts>,
+    pub(crate) brokers: Brokers,
     pub(crate) options: Options,
     pub(crate) _lock: Lock,
 }

@@ -178,7 +178,7 @@ pub(crate) fn permissions(place: &Place) -> Result<Vec<String>, PortError> {
 #[cfg(feature = "kafka")]
 mod on_kafka {
     use redrive_engine::ApartOptions;
-    use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow, Role};
+    use redrive_kafka::{Bodies, DelayMode, KafkaBroker, KafkaFlow, Role};
 
     use super::{Arc, Broker, PortError};
 
@@ -191,6 +191,7 @@ mod on_kafka {
             delay_in_ledger: flow.delay == DelayMode::Ledger,
             // What projects and does nothing else takes in all there is.
             adopts: flow.role == Role::Ledger || (flow.role == Role::All && !flow.foreign.is_empty()),
+            by_pointer: flow.bodies == Bodies::Pointer,
             ..ApartOptions::default()
         }
     }

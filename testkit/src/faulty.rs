@@ -147,6 +147,14 @@ impl Broker for Faulty {
         self.broker.fetch(place).await
     }
 
+    async fn fetch_all(&self, places: &[SourceRef]) -> Result<Vec<Option<Message>>, PortError> {
+        self.broker.fetch_all(places).await
+    }
+
+    async fn expiring(&self, places: &[SourceRef]) -> Result<Vec<Option<i64>>, PortError> {
+        self.broker.expiring(places).await
+    }
+
     async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {
         self.broker.keep_resolved(resolved).await
     }

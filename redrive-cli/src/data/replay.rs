@@ -198,7 +198,11 @@ fn summary(replay: &Replay) -> String {
     let mut text = format!("{}: {} of {} sent", name(replay.state), replay.sent, replay.total);
     let _ = write!(text, ", {} recovered, {} failed again", replay.recovered, replay.failed);
     if replay.skipped > 0 {
-        let _ = write!(text, ", {} no longer where they were", replay.skipped);
+        let _ = write!(
+            text,
+            ", {} left out: no longer where they were, or their bodies are gone",
+            replay.skipped
+        );
     }
     text
 }

@@ -2,6 +2,7 @@
 
 mod acting;
 mod away;
+mod bodies;
 #[path = "../desk/mod.rs"]
 mod desk;
 #[path = "../running/mod.rs"]

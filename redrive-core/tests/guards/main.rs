@@ -2,6 +2,7 @@
 //! stands still and runs backwards.
 
 mod breaker;
+mod breaker_model;
 mod late;
 mod limits;
 mod rate;

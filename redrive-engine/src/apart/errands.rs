@@ -7,6 +7,7 @@ use redrive_core::Reason;
 use redrive_core::headers::Trail;
 use tokio_util::sync::CancellationToken;
 
+use super::bodies::Watch;
 use super::overdue::Look;
 use super::{Inner, log};
 use crate::port::{
@@ -24,11 +25,18 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(super) async fn run(inner: &Inner, subscription: &Subscription, stop: CancellationToken) {
     let mut begun = false;
     let mut overdue = Look::begin(inner.now());
+    let mut bodies = Watch::default();
     loop {
+        let errands = async {
+            let done = inner.run_errands(subscription, begun, &mut overdue).await;
+            // Whatever else waits, what is about to go does not.
+            inner.save_bodies(&mut bodies).await;
+            done
+        };
         let done = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            done = inner.run_errands(subscription, begun, &mut overdue) => done,
+            done = errands => done,
         };
         match done {
             Ok(()) => begun = true,

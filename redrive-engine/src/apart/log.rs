@@ -37,3 +37,7 @@ pub(super) fn not_adopted(flow: &str, delivery: &Delivery, refusal: &Refusal) {
     let message_id = delivery.message.id.as_str();
     tracing::error!(flow, message_id, error = %refusal, "ledger refuses what was found at the broker");
 }
+
+pub(super) fn not_copied(flow: &str, error: &PortError) {
+    tracing::warn!(flow, error = %error, "bodies that the broker will not keep cannot be copied; trying again");
+}

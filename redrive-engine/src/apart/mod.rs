@@ -7,6 +7,7 @@
 //!
 //! Beside its source the flow reads the ledger's own queue ([`home_of`]): followers, replays, retries at once.
 
+mod bodies;
 mod errands;
 mod health;
 mod in_hand;
@@ -38,6 +39,7 @@ use projection::Projection;
 
 /// How a broker and a ledger work together.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question with its own answer")]
 pub struct ApartOptions {
     /// Whether delayed retries wait in the ledger's own queue rather than at the broker.
     pub delay_in_ledger: bool,
@@ -46,6 +48,8 @@ pub struct ApartOptions {
     /// Whether the broker has no positions in what it keeps for the flow: only a look from the beginning finds what came to
     /// lie there. That is taken when the ledger may have missed something, and else not.
     pub looks_anew: bool,
+    /// Whether the ledger leaves bodies to the broker where a copy there carries them, and keeps the place of that copy.
+    pub by_pointer: bool,
     /// How long after its due time a copy is asked for that has not come.
     pub overdue: Duration,
     /// How often the small duties are looked at.
@@ -53,12 +57,13 @@ pub struct ApartOptions {
 }
 
 impl Default for ApartOptions {
-    /// Delays at the broker, nothing adopted, a broker with positions, half a minute, once a second.
+    /// Delays at the broker, nothing adopted, a broker with positions, bodies in the ledger, half a minute, once a second.
     fn default() -> Self {
         Self {
             delay_in_ledger: false,
             adopts: false,
             looks_anew: false,
+            by_pointer: false,
             overdue: Duration::from_secs(30),
             every: Duration::from_secs(1),
         }
@@ -131,6 +136,7 @@ impl Apart {
         options: ApartOptions,
     ) -> Self {
         let stop = CancellationToken::new();
+        ledger.fetches_from(flow, Arc::downgrade(&outer));
         let inner = Arc::new(Inner {
             outer,
             home,
@@ -297,6 +303,14 @@ impl Broker for Apart {
 
     async fn fetch(&self, place: &SourceRef) -> Result<Option<Message>, PortError> {
         self.inner.outer.fetch(place).await
+    }
+
+    async fn fetch_all(&self, places: &[SourceRef]) -> Result<Vec<Option<Message>>, PortError> {
+        self.inner.outer.fetch_all(places).await
+    }
+
+    async fn expiring(&self, places: &[SourceRef]) -> Result<Vec<Option<i64>>, PortError> {
+        self.inner.outer.expiring(places).await
     }
 
     async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {

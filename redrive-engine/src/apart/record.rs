@@ -45,7 +45,7 @@ fn of_place(place: &SourceRef, at: Timestamp) -> EntryId {
 /// The record of a message that was found at the broker. One that a person put aside is parked, wherever it lies, and what
 /// waits of it is not to run.
 pub(super) fn found(inner: &Inner, shelved: Shelved, put_aside: bool) -> Recorded {
-    let Shelved { mut delivery, state: lies, foreign, bodiless } = shelved;
+    let Shelved { mut delivery, state: lies, foreign, bodiless, carries_body } = shelved;
     let state = if put_aside { EntryState::Parked } else { lies };
     let keeper = if put_aside && lies == EntryState::Waiting { Keeper::Ledger } else { Keeper::Broker };
     let copy = Some(delivery.source.clone());
@@ -95,7 +95,8 @@ pub(super) fn found(inner: &Inner, shelved: Shelved, put_aside: bool) -> Recorde
         record: Some(Box::new(record)),
         ..Settlement::plain(delivery, outcome)
     };
-    Recorded { settlement, copy, keeper, learned: Learned::Found { bodiless } }
+    let by_pointer = inner.options.by_pointer && carries_body && !bodiless;
+    Recorded { settlement, copy, keeper, learned: Learned::Found { bodiless }, by_pointer }
 }
 
 /// The last attempt, as far as the message tells of it.

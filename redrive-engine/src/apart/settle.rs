@@ -178,8 +178,10 @@ impl Round<'_> {
             return;
         }
         let Inner { ledger, projection, flow, health, .. } = self.inner;
-        let recorded: Vec<Recorded> =
-            places.iter().map(|place| recorded(&self.batch[*place], self.ways[*place], None)).collect();
+        let recorded: Vec<Recorded> = places
+            .iter()
+            .map(|place| self.inner.recorded(&self.batch[*place], self.ways[*place], Settled::default()))
+            .collect();
         match projection.record(&**ledger, flow, &recorded).await {
             Ok(taken) => {
                 fail::point("apart.after_ledger");
@@ -237,9 +239,9 @@ impl Round<'_> {
                 _ => {
                     health.answers(flow);
                     let copied = written.book().remove(&settlement.delivery.tag);
-                    let copy = copied.and_then(|copied| copied.copy).filter(|_| answer.is_ok());
-                    if copy.is_some() && settlement.record.is_some() {
-                        projection.add(flow, recorded(settlement, Way::Copied, copy));
+                    let copied = copied.filter(|copied| copied.copy.is_some() && answer.is_ok());
+                    if let (Some(copied), Some(_)) = (copied, &settlement.record) {
+                        projection.add(flow, self.inner.recorded(settlement, Way::Copied, copied));
                     }
                 }
             }
@@ -316,11 +318,11 @@ impl Round<'_> {
             match &answer {
                 Err(PortError::Unavailable(_) | PortError::Broken(_)) => {}
                 Ok(settled) if way == Way::Told => {
-                    projection.add(flow, recorded(settlement, way, settled.copy.clone()));
+                    projection.add(flow, self.inner.recorded(settlement, way, settled.clone()));
                 }
-                Ok(Settled { copy: copy @ Some(_) }) if way == Way::First(Keeper::Broker) => {
+                Ok(settled @ Settled { copy: Some(_), .. }) if way == Way::First(Keeper::Broker) => {
                     // The ledger knows of it, but not where the copy lies.
-                    projection.add(flow, recorded(settlement, way, copy.clone()));
+                    projection.add(flow, self.inner.recorded(settlement, way, settled.clone()));
                 }
                 Ok(_) | Err(PortError::Refused(_)) => projection.in_hand.end(&settlement.delivery),
             }
@@ -329,10 +331,14 @@ impl Round<'_> {
     }
 }
 
-fn recorded(settlement: &Settlement, way: Way, copy: Option<crate::port::SourceRef>) -> Recorded {
-    let keeper = if let Way::First(keeper) = way { keeper } else { Keeper::Broker };
-    // What has no body any more is shown, and is not sent again.
-    let gone = settlement.delivery.trail.body_is_gone();
-    let learned = if gone { Learned::Found { bodiless: true } } else { Learned::Settled };
-    Recorded { settlement: settlement.clone(), copy, keeper, learned }
+impl Inner {
+    /// What the ledger learns of a settlement, of which the broker said this.
+    fn recorded(&self, settlement: &Settlement, way: Way, settled: Settled) -> Recorded {
+        let keeper = if let Way::First(keeper) = way { keeper } else { Keeper::Broker };
+        // What has no body any more is shown, and is not sent again.
+        let gone = settlement.delivery.trail.body_is_gone();
+        let learned = if gone { Learned::Found { bodiless: true } } else { Learned::Settled };
+        let by_pointer = self.options.by_pointer && settled.carries_body && !gone;
+        Recorded { settlement: settlement.clone(), copy: settled.copy, keeper, learned, by_pointer }
+    }
 }

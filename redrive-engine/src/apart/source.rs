@@ -315,6 +315,7 @@ impl Inner {
                     state: EntryState::Waiting,
                     foreign: false,
                     bodiless: false,
+                    carries_body: false,
                 };
                 record::found(self, shelved, put_aside)
             };
@@ -363,7 +364,12 @@ impl Inner {
     /// The body of a message as the ledger has it.
     async fn body_of(&self, delivery: &Delivery) -> Result<Option<Bytes>, PortError> {
         let Some(entry) = entry_of(delivery) else { return Ok(None) };
-        Ok(self.ledger.payload(entry).await?.and_then(|payload| payload.body))
+        match self.ledger.payload(entry).await {
+            Ok(payload) => Ok(payload.and_then(|payload| payload.body)),
+            // It was left to the broker, which has it no more.
+            Err(PortError::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

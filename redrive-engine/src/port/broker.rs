@@ -191,6 +191,8 @@ impl Topology {
 pub struct Settled {
     /// Where the copy lies, when there is one that can be found again.
     pub copy: Option<SourceRef>,
+    /// Whether the copy carries the message's body, which [`Broker::fetch`] then finds there.
+    pub carries_body: bool,
 }
 
 /// Something that a person should know of, for as long as the broker says it.
@@ -213,6 +215,8 @@ pub struct Shelved {
     pub foreign: bool,
     /// Whether its body lies elsewhere and could not be read: what is at hand is no tombstone.
     pub bodiless: bool,
+    /// Whether it carries its body itself, which [`Broker::fetch`] then finds at its place.
+    pub carries_body: bool,
 }
 
 /// What became of an entry that a person, or a replay that a person began, brought to an end or put aside.
@@ -407,6 +411,21 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     async fn fetch(&self, place: &SourceRef) -> Result<Option<Message>, PortError> {
         let _ = place;
         Ok(None)
+    }
+
+    /// The same for several, in their order. What is there and cannot be read now is an error, and never nothing.
+    async fn fetch_all(&self, places: &[SourceRef]) -> Result<Vec<Option<Message>>, PortError> {
+        let mut fetched = Vec::with_capacity(places.len());
+        for place in places {
+            fetched.push(self.fetch(place).await?);
+        }
+        Ok(fetched)
+    }
+
+    /// Of the partition of each of these places, the offset before which messages may be gone before long: what is wanted of
+    /// them is to be fetched by now. Nothing where all are kept, or where nothing is left.
+    async fn expiring(&self, places: &[SourceRef]) -> Result<Vec<Option<i64>>, PortError> {
+        Ok(vec![None; places.len()])
     }
 
     /// Keeps what people resolved where a rebuild of the ledger finds it.

@@ -40,6 +40,14 @@ pub struct SourceRef {
     pub offset: Option<i64>,
 }
 
+impl std::fmt::Display for SourceRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        self.partition.map_or(Ok(()), |partition| write!(f, "/{partition}"))?;
+        self.offset.map_or(Ok(()), |offset| write!(f, "/{offset}"))
+    }
+}
+
 /// A message handed out by a broker, until it is settled.
 #[derive(Debug, Clone)]
 pub struct Delivery {

@@ -1,15 +1,17 @@
 //! The port to a ledger: the searchable record of every message that failed.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use redrive_core::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Actor, Asked, AuditLine, Control, Counts, Entry, EntryId, EntryState, Filter, Found, Group, HistoryLine,
-    NewMessage, NewReplay, Order, Page, Payload, PortError, Replay, ReplayItem, ReplayPlan, ReplayState,
-    ReplayStep, Resolved, Settlement, SourceRef, Standing,
+    Actor, Asked, AuditLine, Broker, Control, Counts, Entry, EntryId, EntryState, Filter, Found, Group,
+    HistoryLine, NewMessage, NewReplay, Order, Page, Payload, PortError, Replay, ReplayItem, ReplayPlan,
+    ReplayState, ReplayStep, Resolved, Settlement, SourceRef, Standing,
 };
 
 /// The queue of the ledger's own store in which messages of a flow lie whose broker stands apart: followers, replays,
@@ -35,6 +37,33 @@ pub struct Recorded {
     pub keeper: Keeper,
     /// How the ledger comes to know of it.
     pub learned: Learned,
+    /// Whether the body is left to the broker, whose copy carries it: the ledger keeps where that lies, and fetches the body
+    /// when it is asked for. What the ledger hands out itself has its body there, whatever this says.
+    pub by_pointer: bool,
+}
+
+/// An entry whose body lies at its broker alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    /// The entry.
+    pub entry: EntryId,
+    /// Its flow.
+    pub flow: String,
+    /// Where the copy lies that carries the body.
+    pub place: SourceRef,
+    /// The size of the body.
+    pub size: u64,
+}
+
+/// What was found at the place of a [`Pointer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The entry.
+    pub entry: EntryId,
+    /// Where it was looked for.
+    pub place: SourceRef,
+    /// The body; nothing when there is none any more.
+    pub body: Option<Bytes>,
 }
 
 /// How a ledger comes to know of what became of a message at a broker apart.
@@ -233,6 +262,35 @@ pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
     async fn resolved(&self, flow: &str, after: u64, limit: usize)
     -> Result<Vec<(u64, Resolved)>, PortError>;
 
+    /// From now on this broker is asked for the bodies of the flow's entries that were [left to it](Recorded::by_pointer).
+    fn fetches_from(&self, flow: &str, broker: Weak<dyn Broker>) {
+        let _ = (flow, broker);
+    }
+
+    /// Of each partition in which bodies of the flow's entries lie that the ledger has not, the lowest place of one.
+    async fn lowest_pointers(&self, flow: &str) -> Result<Vec<SourceRef>, PortError> {
+        let _ = flow;
+        Ok(Vec::new())
+    }
+
+    /// Entries of the flow whose bodies lie in the partition of this place and before it, the lowest first.
+    async fn pointers_before(
+        &self,
+        flow: &str,
+        place: &SourceRef,
+        limit: usize,
+    ) -> Result<Vec<Pointer>, PortError> {
+        let _ = (flow, place, limit);
+        Ok(Vec::new())
+    }
+
+    /// Keeps bodies that were fetched, durably. One that is not the entry's own, since the place was made anew, is as good as
+    /// gone: the entry then says so, and where it was. Answers with how many are found to be gone.
+    async fn keep_bodies(&self, fetched: Vec<Fetched>) -> Result<u64, PortError> {
+        let _ = fetched;
+        Ok(0)
+    }
+
     /// A position that was kept under this name.
     async fn position(&self, name: &str) -> Result<Option<String>, PortError>;
 
@@ -245,7 +303,8 @@ pub trait Ledger: std::fmt::Debug + Send + Sync + 'static {
     /// Every kept attempt, decision and deed of an entry, oldest first. The first and the last are always kept.
     async fn history(&self, id: EntryId) -> Result<Vec<HistoryLine>, PortError>;
 
-    /// The message's bytes, while they are kept.
+    /// The message's bytes, while they are kept. Those that lie at a broker are fetched there, and are refused by the name of
+    /// their place when that cannot be.
     async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError>;
 
     /// Entries that fit, the one that failed last first.

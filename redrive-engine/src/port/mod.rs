@@ -35,8 +35,8 @@ pub use filter::{Cursor, Filter, Found, Page};
 pub use header_rules::{Doubt, HeaderRules};
 pub use lane::{Asked, LaneName, ReadAt, Standing};
 pub use ledger::{
-    BODY_AT, Copied, Deed, DeedReport, Expected, Keeper, Learned, Ledger, Overdue, Problem, REROUTE_TO,
-    Recorded, Retention, Selection, Taken, home_of,
+    BODY_AT, Copied, Deed, DeedReport, Expected, Fetched, Keeper, Learned, Ledger, Overdue, Pointer, Problem,
+    REROUTE_TO, Recorded, Retention, Selection, Taken, home_of,
 };
 pub use record::{AttemptRecord, HeldRecord, Record, SucceededRecord};
 pub use replay::{NewReplay, Replay, ReplayItem, ReplayOutcome, ReplayPlan, ReplayState, ReplayStep};

@@ -91,14 +91,18 @@ impl KafkaBroker {
     pub(super) async fn settle_apart(&self, copies: Vec<Vec<Copy>>) -> Answers {
         let counts: Vec<usize> = copies.iter().map(Vec::len).collect();
         let flat: Vec<Copy> = copies.into_iter().flatten().collect();
-        let topics: Vec<Arc<str>> = flat.iter().map(|copy| Arc::clone(&copy.topic)).collect();
+        let facts: Vec<(Arc<str>, bool)> =
+            flat.iter().map(|copy| (Arc::clone(&copy.topic), copy.carries_body)).collect();
         let written = if flat.is_empty() { Ok(Vec::new()) } else { self.write(flat).await };
         let written = match written {
             Ok(written) => written,
             Err(error) => return counts.iter().map(|_| Err(error.clone())).collect(),
         };
-        let mut each = topics.iter().zip(written).map(|(topic, written)| match written {
-            Ok((partition, offset)) => Ok(Settled { copy: Some(record::place(topic, partition, offset)) }),
+        let mut each = facts.iter().zip(written).map(|((topic, carries_body), written)| match written {
+            Ok((partition, offset)) => {
+                let copy = Some(record::place(topic, partition, offset));
+                Ok(Settled { copy, carries_body: *carries_body })
+            }
             Err(error) => Err(client::away(&format!("a copy for `{topic}` was not taken"), &error)),
         });
         let answer = |count: usize| {

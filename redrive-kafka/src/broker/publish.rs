@@ -123,5 +123,13 @@ impl KafkaBroker {
 
 fn plain_copy(topic: &Arc<str>, delivery: Delivery) -> Copy {
     let Message { key, body, headers, .. } = delivery.message;
-    Copy { topic: Arc::clone(topic), partition: None, key, body, headers, timestamp: None }
+    Copy {
+        topic: Arc::clone(topic),
+        partition: None,
+        key,
+        body,
+        headers,
+        timestamp: None,
+        carries_body: false,
+    }
 }

@@ -28,7 +28,8 @@ impl Entry {
 
     /// It is done; its copy lies there.
     pub(crate) fn done(&mut self, copy: Option<SourceRef>) {
-        self.answer = Some(Ok(Settled { copy }));
+        let carries_body = self.copies.first().is_some_and(|copy| copy.carries_body);
+        self.answer = Some(Ok(Settled { copy, carries_body }));
     }
 
     /// Kafka cannot be reached, or does not answer in time.

@@ -1,6 +1,7 @@
 //! Kafka under Redrive, on a real Kafka.
 
 mod ahead;
+mod alarms;
 mod bytes;
 mod changes;
 mod faults;

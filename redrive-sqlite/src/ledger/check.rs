@@ -73,6 +73,13 @@ const INVARIANTS: &[(&str, &str)] = &[
          WHERE (presumed IS NOT NULL AND (state <> 5 OR keeper IS NOT 1)) OR (bodiless <> 0 AND keeper IS NULL)",
     ),
     (
+        "a body is left to the broker only where its copy is known, and never from what can be handed out",
+        "SELECT 'entry ' || lower(hex(e.id)) || ' state ' || e.state FROM entries e JOIN messages m ON m.id = e.message
+         WHERE e.bodiless IN (2, 3)
+           AND (e.copy_kind IS NULL OR e.payload_hash IS NULL OR m.due IS NOT NULL OR m.body IS NOT NULL
+                OR e.state IN (1, 4))",
+    ),
+    (
         "the message of an entry whose broker stands apart lies in its flow's own queue",
         "SELECT 'entry ' || lower(hex(e.id)) || ' queue ' || coalesce(q.name, 'none') FROM entries e
          JOIN messages m ON m.id = e.message LEFT JOIN queues q ON q.id = m.queue

@@ -3,6 +3,7 @@
 use redrive_core::Timestamp;
 use redrive_engine::fail;
 use redrive_engine::port::{Actor, Deed, DeedReport, EntryState, HistoryLine, PortError, Selection};
+use rusqlite::Connection;
 
 use super::record::{self, Move, Stored};
 use super::shelf::Shelf;
@@ -84,8 +85,32 @@ async fn run(
     actor: &Actor,
     now: Timestamp,
 ) -> Result<DeedReport, PortError> {
+    let part = if matches!(deed, Deed::RetryNow | Deed::Reroute(_) | Deed::Restore) {
+        with_bodies(store, deed, part).await?
+    } else {
+        part
+    };
     let (deed, actor) = (deed.clone(), actor.clone());
     store.inner.writer.run(move |tx| run_part(tx, &deed, part, &subject, &actor, now)).await
+}
+
+/// The same part, once the bodies that the deed needs are here.
+async fn with_bodies(store: &Store, deed: &Deed, part: Part) -> Result<Part, PortError> {
+    let restores = *deed == Deed::Restore;
+    let find = move |sql: &Connection| {
+        let rows = match &part {
+            Part::Rows(rows) => rows.clone(),
+            Part::Ids(ids) => {
+                let rows = ids.iter().filter_map(|id| entry::row_of(sql, id).transpose());
+                rows.collect::<Done<Vec<_>>>()?
+            }
+        };
+        let rows = if restores { apart::bodies::to_run_again(sql, &rows)? } else { rows };
+        Ok((part, rows))
+    };
+    let (part, rows) = store.inner.readers.run(find).await?;
+    apart::bodies::bring(store, rows).await?;
+    Ok(part)
 }
 
 fn run_part(
@@ -148,8 +173,10 @@ fn one(
     if !allowed {
         return Ok(Err(format!("it is {from}: {} does not apply", deed.name())));
     }
-    if stored.bodiless && matches!(deed, Deed::RetryNow | Deed::Reroute(_)) {
-        return Ok(Err(entry::BODILESS.to_owned()));
+    if needs_body(deed, stored)
+        && let Some(why) = apart::bodies::why_not(tx.sql, stored)?
+    {
+        return Ok(Err(why));
     }
     if *deed == Deed::Skip && !lanes::is_in_one(tx, stored)? {
         return Ok(Err("it stands in no lane: there is nothing to take it out of".to_owned()));
@@ -223,6 +250,15 @@ fn one(
         Deed::Restore => lanes::rejoin(tx, stored, lane.as_ref())?,
     }
     Ok(Ok(()))
+}
+
+/// Whether the message's body has to be here: it is sent, or comes to lie where it is sent from.
+fn needs_body(deed: &Deed, stored: &Stored) -> bool {
+    match deed {
+        Deed::RetryNow | Deed::Reroute(_) => true,
+        Deed::Restore => matches!(stored.earlier, Some(EntryState::Waiting | EntryState::Held)),
+        Deed::Cancel | Deed::Park | Deed::Discard | Deed::Archive | Deed::Skip => false,
+    }
 }
 
 /// Sends a copy of the message to another address of its broker. Of a broker apart it lies in the flow's own queue until it

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use redrive_core::{ErrorLink, Timestamp};
 use redrive_engine::port::{
-    Entry, EntryId, EntryState, ErrorShown, HistoryLine, MessageShown, Payload, SafeToReplay, SourceShown,
+    Entry, EntryId, EntryState, ErrorShown, HistoryLine, MessageShown, Payload, Refusal, SafeToReplay,
+    SourceRef, SourceShown,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::apart::{Body, place};
 use super::record::entry_id;
 use super::tally::parsed;
 use super::{lanes, processed, state};
@@ -18,11 +20,8 @@ use crate::fault::{Done, Fault};
 pub(crate) const COLUMNS: &str = "eid, last_failed, id, flow, state, message, mid, message_key, type, content_type, size, \
      attempts, first_failed, due, class, reason, grp, http_status, owner, entity, tenant, correlation, causation, \
      parent, replays, held_behind, handler_version, source_kind, source_name, partition, position, error_type, \
-     error_message, because, chain, headers, lane, mark_expired, bodiless";
-
-/// Why a message is not sent again whose body could not be read.
-pub(crate) const BODILESS: &str =
-    "its body lies elsewhere and could not be read: what would be sent is not the message";
+     error_message, because, chain, headers, lane, mark_expired, bodiless, copy_kind, copy_name, \
+     copy_partition, copy_position";
 
 /// One entry, by its own id or its message's; of several entries of one message the newest.
 pub(crate) fn find(sql: &Connection, id: &str) -> Done<Option<Entry>> {
@@ -74,15 +73,20 @@ pub(crate) fn history(sql: &Connection, id: EntryId) -> Done<Vec<HistoryLine>> {
 pub(crate) fn payload(sql: &Connection, id: EntryId) -> Done<Option<Payload>> {
     let found = sql
         .prepare_cached(
-            "SELECT m.body, m.content_type FROM entries e JOIN messages m ON m.id = e.message WHERE e.id = ?1
-             AND e.bodiless = 0",
+            "SELECT m.body, m.content_type, e.bodiless, e.eid FROM entries e JOIN messages m ON m.id = e.message
+             WHERE e.id = ?1 AND e.bodiless <> 1",
         )?
         .query_row([&id.as_bytes()[..]], |row| {
             let body: Option<Vec<u8>> = row.get(0)?;
-            Ok(Payload { body: body.map(Bytes::from), content_type: row.get(1)? })
+            let payload = Payload { body: body.map(Bytes::from), content_type: row.get(1)? };
+            Ok((payload, Body::of(row.get(2)?), row.get(3)?))
         })
         .optional()?;
-    Ok(found)
+    let Some((payload, body, eid)) = found else { return Ok(None) };
+    match body.why_not(place::of_copy(sql, eid)?.as_ref()) {
+        Some(why) => Err(Refusal::State(why).into()),
+        None => Ok(Some(payload)),
+    }
 }
 
 /// An entry from a row of [`COLUMNS`].
@@ -102,14 +106,9 @@ pub(crate) fn read(sql: &Connection, row: &Row<'_>) -> Done<Entry> {
         serde_json::from_str(row.get_ref(34)?.as_str().map_err(rusqlite::Error::from)?)
             .map_err(|error| Fault::broken(format!("the errors of entry {id} cannot be read: {error}")))?;
     let kept = row.get::<_, Option<i64>>(5)?.is_some();
-    let body = if row.get(38)? {
-        Body::Unread
-    } else if kept {
-        Body::Kept
-    } else {
-        Body::NotKept
-    };
-    let safe_to_replay = safety(sql, standing, body, attempts, &mid, held_behind.as_deref(), row.get(37)?)?;
+    let place = if row.get::<_, Option<String>>(39)?.is_some() { Some(place::read(row, 39)?) } else { None };
+    let body = Kept { row: kept, body: Body::of(row.get(38)?), place };
+    let safe_to_replay = safety(sql, standing, &body, attempts, &mid, held_behind.as_deref(), row.get(37)?)?;
     Ok(Entry {
         id,
         flow,
@@ -176,19 +175,38 @@ fn followers(sql: &Connection, id: EntryId) -> Done<u64> {
     Ok(count.max(0).cast_unsigned())
 }
 
-/// What of a message's body is at hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Body {
-    Kept,
-    NotKept,
-    /// It lies elsewhere, and could not be read.
-    Unread,
+/// What of a message is at hand.
+struct Kept {
+    /// Whether its row is there.
+    row: bool,
+    body: Body,
+    /// Where its copy lies at the broker.
+    place: Option<SourceRef>,
+}
+
+impl Kept {
+    /// Why it cannot be sent; nothing when it can. What lies at the broker is fetched when it is sent.
+    fn why_not(&self) -> Option<String> {
+        match self.body {
+            Body::Here if !self.row => Some("its body is not kept here".to_owned()),
+            Body::AtBroker => None,
+            body => body.why_not(self.place.as_ref()),
+        }
+    }
+
+    /// Where its body is, as part of a sentence.
+    fn is_kept(&self) -> String {
+        match (self.body, &self.place) {
+            (Body::AtBroker, Some(place)) => format!("its body lies at {place}"),
+            _ => "its body is kept".to_owned(),
+        }
+    }
 }
 
 fn safety(
     sql: &Connection,
     standing: EntryState,
-    body: Body,
+    kept: &Kept,
     attempts: u32,
     mid: &str,
     held_behind: Option<&str>,
@@ -204,11 +222,10 @@ fn safety(
             ("no", format!("it is held behind {head} and goes by itself when that is done"))
         }
         EntryState::Discarded | EntryState::Archived => ("no", format!("it is {standing}; restore it first")),
-        EntryState::Dead | EntryState::Parked if body == Body::NotKept => {
-            ("no", "its body is not kept here".to_owned())
-        }
-        EntryState::Dead | EntryState::Parked if body == Body::Unread => ("no", BODILESS.to_owned()),
         EntryState::Dead | EntryState::Parked => {
+            if let Some(why) = kept.why_not() {
+                return Ok(SafeToReplay { verdict: "no".to_owned(), why });
+            }
             let marks = processed::of(sql, mid)?;
             if marks.whole {
                 ("no", "the handler has marked it as processed".to_owned())
@@ -217,11 +234,14 @@ fn safety(
                            recognises its idempotency key";
                 ("unknown", why.to_owned())
             } else if attempts == 0 {
-                ("yes", "it was never attempted, and its body is kept".to_owned())
+                ("yes", format!("it was never attempted, and {}", kept.is_kept()))
             } else {
-                let why = "its body is kept and no handler has marked it as processed; check that an attempt which \
-                           failed left nothing half done, or that the handler may run twice";
-                ("unknown", why.to_owned())
+                let why = format!(
+                    "{} and no handler has marked it as processed; check that an attempt which failed left nothing \
+                     half done, or that the handler may run twice",
+                    kept.is_kept()
+                );
+                ("unknown", why)
             }
         }
     };

@@ -19,13 +19,15 @@ mod state;
 mod tally;
 mod tidy;
 
+use std::sync::Weak;
+
 use async_trait::async_trait;
 use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Actor, Asked, AuditLine, Control, Copied, Counts, Deed, DeedReport, Entry, EntryId, EntryState, Expected,
-    Filter, Found, Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Overdue, Page, Payload,
-    PortError, Problem, Recorded, Replay, ReplayItem, ReplayPlan, ReplayState, ReplayStep, Resolved,
-    Retention, Selection, Standing, Taken,
+    Actor, Asked, AuditLine, Broker, Control, Copied, Counts, Deed, DeedReport, Entry, EntryId, EntryState,
+    Expected, Fetched, Filter, Found, Group, HistoryLine, Ledger, NewMessage, NewReplay, Order, Overdue,
+    Page, Payload, Pointer, PortError, Problem, Recorded, Replay, ReplayItem, ReplayPlan, ReplayState,
+    ReplayStep, Resolved, Retention, Selection, SourceRef, Standing, Taken,
 };
 
 use crate::store::Store;
@@ -66,6 +68,29 @@ impl Ledger for Store {
         apart::resolved(self, flow, after, limit).await
     }
 
+    fn fetches_from(&self, flow: &str, broker: Weak<dyn Broker>) {
+        self.inner.brokers.set(flow, broker);
+    }
+
+    async fn lowest_pointers(&self, flow: &str) -> Result<Vec<SourceRef>, PortError> {
+        let flow = flow.to_owned();
+        self.inner.readers.run(move |sql| apart::bodies::lowest_pointers(sql, &flow)).await
+    }
+
+    async fn pointers_before(
+        &self,
+        flow: &str,
+        place: &SourceRef,
+        limit: usize,
+    ) -> Result<Vec<Pointer>, PortError> {
+        let (flow, place) = (flow.to_owned(), place.clone());
+        self.inner.readers.run(move |sql| apart::bodies::pointers_before(sql, &flow, &place, limit)).await
+    }
+
+    async fn keep_bodies(&self, fetched: Vec<Fetched>) -> Result<u64, PortError> {
+        apart::bodies::keep_bodies(self, fetched).await
+    }
+
     async fn position(&self, name: &str) -> Result<Option<String>, PortError> {
         let name = name.to_owned();
         self.inner.readers.run(move |sql| apart::position(sql, &name)).await
@@ -85,7 +110,11 @@ impl Ledger for Store {
         self.inner.readers.run(move |sql| entry::history(sql, id)).await
     }
 
+    /// A body that lies at the broker is read there and kept nowhere.
     async fn payload(&self, id: EntryId) -> Result<Option<Payload>, PortError> {
+        if let Some(fetched) = apart::bodies::fetch(self, id).await? {
+            return Ok(Some(fetched));
+        }
         self.inner.readers.run(move |sql| entry::payload(sql, id)).await
     }
 
@@ -196,7 +225,7 @@ impl Ledger for Store {
     }
 
     async fn step_replay(&self, id: EntryId, limit: u64, now: Timestamp) -> Result<ReplayStep, PortError> {
-        self.inner.writer.run(move |tx| replay::step(tx, id, limit, now)).await
+        replay::step_with_bodies(self, id, limit, now).await
     }
 
     async fn steer_replay(

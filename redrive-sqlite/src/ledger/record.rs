@@ -6,6 +6,7 @@ use redrive_core::{Class, ErrorLink, Headers, Reason, Timestamp};
 use redrive_engine::port::{Delivery, EntryId, EntryState, HistoryLine, Keeper, Record};
 use rusqlite::{OptionalExtension, Row, params};
 
+use super::apart::Body;
 use super::tally::{self, Place};
 use super::{apart, replay_outcome, state};
 use crate::codec;
@@ -61,8 +62,8 @@ pub(crate) struct Stored {
     pub(crate) last_failed: i64,
     /// Of one that is only taken to have recovered, the lane that it was the head of; empty without one.
     pub(crate) presumed: Option<String>,
-    /// Whether its body could not be read where it lies.
-    pub(crate) bodiless: bool,
+    /// What of its body is here.
+    pub(crate) body: Body,
 }
 
 const STORED: &str = "eid, id, flow, state, earlier, message, grp, lane, due, attempts, replay, replay_pos, mid, \
@@ -108,7 +109,7 @@ impl Stored {
             told: row.get(16)?,
             last_failed: row.get(17)?,
             presumed: row.get(18)?,
-            bodiless: row.get(19)?,
+            body: Body::of(row.get(19)?),
         })
     }
 

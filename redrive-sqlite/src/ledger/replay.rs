@@ -4,11 +4,12 @@ use redrive_core::headers;
 use redrive_core::{Text, Timestamp};
 use redrive_engine::fail;
 use redrive_engine::port::{
-    Actor, EntryId, EntryState, NewReplay, PortError, Refusal, Replay, ReplayItem, ReplayOutcome,
+    Actor, EntryId, EntryState, NewReplay, Pointer, PortError, Refusal, Replay, ReplayItem, ReplayOutcome,
     ReplayState, ReplayStep,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::apart::Body;
 use super::record::{self, Move, Stored, entry_id};
 use super::replay_plan::{self, Chosen};
 use super::shelf::Shelf;
@@ -39,6 +40,7 @@ pub(crate) async fn begin(
     let mut chosen: Vec<Chosen> =
         store.inner.readers.run(move |sql| replay_plan::choose(sql, &wanted)).await?;
     chosen.truncate(new.max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)));
+    refuse_unreachable(store, &chosen).await?;
     let (begun, by) = (new.clone(), actor.clone());
     let rid = store.inner.writer.run(move |tx| create(tx, id, &begun, &by, now)).await?;
     let total = chosen.len() as u64;
@@ -59,6 +61,59 @@ pub(crate) async fn begin(
             get(tx.sql, id)?.ok_or_else(|| missing(id).into())
         })
         .await
+}
+
+/// Refuses a replay of bodies that lie at a broker which nobody here can ask.
+async fn refuse_unreachable(store: &Store, chosen: &[Chosen]) -> Result<(), PortError> {
+    let rows: Vec<i64> = chosen.iter().filter(|one| !one.is_here).map(|one| one.eid).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let pointers = store.inner.readers.run(move |sql| apart::bodies::pointers(sql, &rows)).await?;
+    let cannot = |pointer: &&Pointer| store.inner.brokers.of(&pointer.flow).is_none();
+    match pointers.iter().find(cannot) {
+        None => Ok(()),
+        Some(pointer) => {
+            let (flow, place) = (&pointer.flow, &pointer.place);
+            let count = pointers.iter().filter(cannot).count();
+            Err(Refusal::State(format!(
+                "the bodies of {count} of these lie at their broker, the first at {place}: start an instance that runs the flow `{flow}`, and replay then"
+            ))
+            .into())
+        }
+    }
+}
+
+/// Makes a step, once the bodies that it sends are here.
+pub(crate) async fn step_with_bodies(
+    store: &Store,
+    id: EntryId,
+    limit: u64,
+    now: Timestamp,
+) -> Result<ReplayStep, PortError> {
+    let next = move |sql: &Connection| {
+        let Some(job) = job(sql, id)?.filter(|job| job.replay.state == ReplayState::Running) else {
+            return Ok(Vec::new());
+        };
+        let next = pending(sql, &job, allowance(&job.replay, limit))?;
+        let entries = next.iter().map(|(_, entry)| entry_id(entry)).collect::<Done<Vec<_>>>()?;
+        apart::bodies::rows_of(sql, &entries)
+    };
+    let rows = store.inner.readers.run(next).await?;
+    if !rows.is_empty() {
+        apart::bodies::bring(store, rows).await?;
+    }
+    store.inner.writer.run(move |tx| step(tx, id, limit, now)).await
+}
+
+/// What is to be sent next: places and entries.
+fn pending(sql: &Connection, job: &Job, most: u64) -> Done<Vec<(i64, Vec<u8>)>> {
+    Ok(sql
+        .prepare_cached(
+            "SELECT pos, entry FROM replay_items WHERE replay = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
+        )?
+        .query_map(params![job.rid, job.place, most], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?)
 }
 
 fn missing(id: EntryId) -> Refusal {
@@ -213,27 +268,26 @@ fn allowance(replay: &Replay, limit: u64) -> u64 {
     }
 }
 
-pub(crate) fn step(tx: &mut Tx<'_>, id: EntryId, limit: u64, now: Timestamp) -> Done<ReplayStep> {
+fn step(tx: &mut Tx<'_>, id: EntryId, limit: u64, now: Timestamp) -> Done<ReplayStep> {
     let job = job(tx.sql, id)?.ok_or_else(|| missing(id))?;
     if job.replay.state != ReplayState::Running {
         return Ok(ReplayStep { sent: 0, state: job.replay.state });
     }
     let allowed = allowance(&job.replay, limit);
-    let pending: Vec<(i64, Vec<u8>)> = tx
-        .sql
-        .prepare_cached(
-            "SELECT pos, entry FROM replay_items WHERE replay = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
-        )?
-        .query_map(params![job.rid, job.place, allowed], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
     let (mut sent, mut skipped, mut place) = (0_u64, 0_u64, job.place);
-    for (pos, entry) in pending {
-        let outcome = if send(tx, &job, pos, entry_id(&entry)?, now)? {
-            sent += 1;
-            ReplayOutcome::Sent
-        } else {
-            skipped += 1;
-            ReplayOutcome::Skipped
+    for (pos, entry) in pending(tx.sql, &job, allowed)? {
+        let outcome = match send(tx, &job, pos, entry_id(&entry)?, now)? {
+            Send::Sent => {
+                sent += 1;
+                ReplayOutcome::Sent
+            }
+            Send::Elsewhere => {
+                skipped += 1;
+                ReplayOutcome::Skipped
+            }
+            // Its turn comes when its body is here.
+            Send::Later(_) if place > job.place => break,
+            Send::Later(why) => return Err(PortError::Unavailable(why).into()),
         };
         tx.sql
             .prepare_cached("UPDATE replay_items SET outcome = ?3 WHERE replay = ?1 AND pos = ?2")?
@@ -251,13 +305,25 @@ pub(crate) fn step(tx: &mut Tx<'_>, id: EntryId, limit: u64, now: Timestamp) -> 
     Ok(ReplayStep { sent, state })
 }
 
-/// Sends one entry back; no when it is no longer where it had been.
-fn send(tx: &mut Tx<'_>, job: &Job, pos: i64, entry: EntryId, now: Timestamp) -> Done<bool> {
-    let Some(stored) = Stored::by_id(tx, entry)? else { return Ok(false) };
-    if !replay_plan::can_be_sent(stored.state) || stored.bodiless {
-        return Ok(false);
+/// What became of one entry of a replay.
+enum Send {
+    Sent,
+    /// It is no longer where it had been, or its body is gone.
+    Elsewhere,
+    /// Its body is not here yet, and why.
+    Later(String),
+}
+
+/// Sends one entry back.
+fn send(tx: &mut Tx<'_>, job: &Job, pos: i64, entry: EntryId, now: Timestamp) -> Done<Send> {
+    let Some(stored) = Stored::by_id(tx, entry)? else { return Ok(Send::Elsewhere) };
+    if !replay_plan::can_be_sent(stored.state) {
+        return Ok(Send::Elsewhere);
     }
-    let Ok(shelf) = Shelf::of(tx, &stored)? else { return Ok(false) };
+    if let Some(why) = apart::bodies::why_not(tx.sql, &stored)? {
+        return Ok(if stored.body == Body::AtBroker { Send::Later(why) } else { Send::Elsewhere });
+    }
+    let Ok(shelf) = Shelf::of(tx, &stored)? else { return Ok(Send::Elsewhere) };
     let at = now.as_millis().max(1);
     let carried = headers::Replay {
         id: Some(Text::from(job.replay.id.hyphenated().to_string())),
@@ -276,7 +342,7 @@ fn send(tx: &mut Tx<'_>, job: &Job, pos: i64, entry: EntryId, now: Timestamp) ->
         .execute(params![stored.eid, job.rid, pos])?;
     let actor = Actor { who: job.replay.by.clone(), why: job.replay.reason.clone() };
     record::add_line(tx, stored.eid, &deeds::person_line("replay", &actor, None, now))?;
-    Ok(true)
+    Ok(Send::Sent)
 }
 
 pub(crate) fn steer(

@@ -7,6 +7,7 @@ use redrive_core::Timestamp;
 use redrive_engine::port::{EntryId, EntryState, NewReplay, Refusal, ReplayPlan, Retention};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::apart::Body;
 use super::record::entry_id;
 use super::{entry, processed, search, state};
 use crate::fault::Done;
@@ -25,11 +26,20 @@ pub(crate) fn can_be_sent(state: EntryState) -> bool {
     matches!(state, EntryState::Dead | EntryState::Parked)
 }
 
+/// Whether the body is here, or is thought to lie at the broker.
+const fn may_be_read(body: Body) -> bool {
+    matches!(body, Body::Here | Body::AtBroker)
+}
+
 /// One entry of a selection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chosen {
     pub(crate) id: EntryId,
     pub(crate) was: EntryState,
+    /// Its row.
+    pub(crate) eid: i64,
+    /// Whether its body is here.
+    pub(crate) is_here: bool,
     failed: (i64, i64),
 }
 
@@ -41,7 +51,7 @@ struct Candidate {
     replays: u32,
     first_failed: i64,
     mark_expired: bool,
-    bodiless: bool,
+    body: Body,
 }
 
 const COLUMNS: &str =
@@ -51,6 +61,8 @@ fn candidate(row: &Row<'_>) -> Done<Candidate> {
     let chosen = Chosen {
         id: entry_id(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?)?,
         was: state::of(row.get(3)?)?,
+        eid: row.get(0)?,
+        is_here: Body::of(row.get(10)?) == Body::Here,
         failed: (row.get(1)?, row.get(0)?),
     };
     Ok(Candidate {
@@ -61,7 +73,7 @@ fn candidate(row: &Row<'_>) -> Done<Candidate> {
         replays: row.get(7)?,
         first_failed: row.get(8)?,
         mark_expired: row.get(9)?,
-        bodiless: row.get(10)?,
+        body: Body::of(row.get(10)?),
     })
 }
 
@@ -95,7 +107,7 @@ fn each(sql: &Connection, new: &NewReplay, mut see: impl FnMut(Candidate) -> Don
 pub(crate) fn choose(sql: &Connection, new: &NewReplay) -> Done<Vec<Chosen>> {
     let mut chosen = Vec::new();
     each(sql, new, |candidate| {
-        if can_be_sent(candidate.chosen.was) && !candidate.bodiless {
+        if can_be_sent(candidate.chosen.was) && may_be_read(candidate.body) {
             chosen.push(candidate.chosen);
         }
         Ok(())
@@ -119,7 +131,7 @@ pub(crate) fn plan(sql: &Connection, new: &NewReplay, now: Timestamp) -> Done<Re
             *left_out.entry(standing.as_str().to_owned()).or_default() += 1;
             return Ok(());
         }
-        if candidate.bodiless {
+        if !may_be_read(candidate.body) {
             *left_out.entry("without a body".to_owned()).or_default() += 1;
             return Ok(());
         }

@@ -20,4 +20,5 @@ pub(crate) const STEPS: &[Step] = &[
     Step { brings: "marks that have expired", sql: include_str!("expired_marks.sql") },
     Step { brings: "brokers that stand apart", sql: include_str!("apart.sql") },
     Step { brings: "what is only presumed of a broker apart", sql: include_str!("presumed.sql") },
+    Step { brings: "bodies that are left to a broker apart", sql: include_str!("pointers.sql") },
 ];

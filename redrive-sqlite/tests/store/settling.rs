@@ -220,7 +220,8 @@ async fn a_record_of_another_broker_is_taken_once() {
     let delivery = take(&mut source, 1).await.remove(0);
     let settlement = failed(&delivery, Outcome::Park, "503", fixture.now());
     let record = settlement.record.clone().unwrap();
-    let recorded = Recorded { settlement, copy: None, keeper: Keeper::Broker, learned: Learned::Settled };
+    let learned = Learned::Settled;
+    let recorded = Recorded { settlement, copy: None, keeper: Keeper::Broker, learned, by_pointer: false };
     for _ in 0..2 {
         store.record(std::slice::from_ref(&recorded)).await.unwrap();
     }

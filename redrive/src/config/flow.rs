@@ -262,6 +262,19 @@ pub struct KafkaSettings {
     /// How long new topics of dead letters and parked messages keep them, at least. Default: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Period>,
+    /// What the ledger keeps of a message that lies in a topic of the flow. Default copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bodies: Option<Bodies>,
+}
+
+/// What the ledger keeps of a message that lies in a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bodies {
+    /// Its body.
+    Copy,
+    /// Its place: the body is read there when it is asked for, and copied before Kafka drops it.
+    Pointer,
 }
 
 /// The consumer groups of a flow on Kafka.

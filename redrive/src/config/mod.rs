@@ -43,8 +43,8 @@ pub use built_in::{BUILT_IN, is_built_in};
 pub use file::{Config, Tls, VERSION};
 pub use finding::{Finding, Severity};
 pub use flow::{
-    DeadLetter, DeadLetterSpec, DelayMode, Durability, Flow, Format, Groups, Hooks, KafkaSettings, Partition,
-    PolicyRef, Settle, Suffixes, Topology,
+    Bodies, DeadLetter, DeadLetterSpec, DelayMode, Durability, Flow, Format, Groups, Hooks, KafkaSettings,
+    Partition, PolicyRef, Settle, Suffixes, Topology,
 };
 pub use guards::{BreakerSpec, RetryBudgetSpec, WindowSpec};
 pub use handler::{Forward, Handler, HandlerSpec};

@@ -2,7 +2,7 @@
 
 use redrive_core::Policy;
 use redrive_kafka::{
-    ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,
+    Bodies, ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,
     PartitionBy, SettleMode, Suffixes,
 };
 
@@ -62,6 +62,10 @@ fn set(kafka: &mut KafkaFlow, settings: &config::KafkaSettings) {
     window.bytes =
         settings.window_bytes.map_or(window.bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     kafka.drain = settings.drain.map_or(kafka.drain, |drain| drain.0);
+    kafka.bodies = match settings.bodies {
+        Some(config::Bodies::Pointer) => Bodies::Pointer,
+        Some(config::Bodies::Copy) | None => Bodies::Copy,
+    };
     kafka.new_topics = NewTopics {
         replication: settings.replication.map(i32::from),
         keeps: settings.retention.map(|retention| retention.0),
@@ -192,9 +196,11 @@ mod tests {
     fn how_kafka_is_read_and_topics_are_made_can_be_said() {
         let flow = set_up(
             "{ version: 1, flows: { orders: { from: 'kafka://k1:9092/orders', to: 'http://127.0.0.1:3000',
-               kafka: { window_records: 500, window_bytes: 2000000, drain: 30s, replication: 3, retention: 30d } } } }",
+               kafka: { window_records: 500, window_bytes: 2000000, drain: 30s, replication: 3, retention: 30d,
+                        bodies: pointer } } } }",
         );
         let flow = flow.unwrap();
+        assert_eq!(flow.bodies, Bodies::Pointer);
         assert_eq!((flow.window.records, flow.window.bytes), (500, 2_000_000));
         assert_eq!(flow.drain, Duration::from_secs(30));
         let keeps = Some(Duration::from_secs(30 * 86_400));

@@ -237,7 +237,7 @@ fn shelved(
     let trail = subscription.headers.read(&message.headers, message.body.as_deref());
     let foreign = trail.entry_id.is_none();
     let delivery = Delivery { tag: Tag::APART, message, trail, source, ready_at, redelivered: false };
-    Shelved { delivery, state, foreign, bodiless: false }
+    Shelved { delivery, state, foreign, bodiless: false, carries_body: true }
 }
 
 impl State {
@@ -326,5 +326,5 @@ fn settle(state: &mut State, settlement: &Settlement, now: Timestamp) -> Result<
     }
     let number = state.number();
     state.queue(&name).insert(number, row);
-    Ok(Settled { copy: Some(place(&name, number)) })
+    Ok(Settled { copy: Some(place(&name, number)), carries_body: true })
 }

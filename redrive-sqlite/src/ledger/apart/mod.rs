@@ -1,16 +1,20 @@
 //! Messages of a broker that this ledger stands apart from.
 //!
-//! Each has a row in the queue beside its broker ([`home_of`](redrive_engine::port::home_of)), which keeps its body and, by
-//! its number, its place among those of its lane. So entries, lanes, deeds and replays work on it as on any other. What is
+//! Each has a row in the queue beside its broker ([`home_of`](redrive_engine::port::home_of)), which keeps its body, unless
+//! that is left to the broker, and, by its number, its place among those of its lane. So entries, lanes, deeds and replays work on it as on any other. What is
 //! more is who hands it out next. While the broker does, the row is not deliverable. From the moment on that this file does
 //! (it is held here, it waits here, a person or a replay sends it), the broker's copy is spent.
 
+pub(crate) mod bodies;
+mod brokers;
 mod copies;
 mod outbox;
 pub(crate) mod place;
 mod positions;
 mod record;
 
+pub(crate) use bodies::Body;
+pub(crate) use brokers::Brokers;
 pub(crate) use copies::{expected, overdue, passed};
 pub(crate) use outbox::{resolve, resolved};
 pub(crate) use positions::{keep_position, position};

@@ -62,7 +62,7 @@ pub(crate) fn origin_of(sql: &Connection, eid: i64) -> Done<Option<SourceRef>> {
 }
 
 /// Where the broker's copy of an entry lies, when that is known.
-pub(super) fn of_copy(sql: &Connection, eid: i64) -> Done<Option<SourceRef>> {
+pub(crate) fn of_copy(sql: &Connection, eid: i64) -> Done<Option<SourceRef>> {
     Ok(sql
         .prepare_cached(
             "SELECT copy_kind, copy_name, copy_partition, copy_position FROM entries
@@ -73,7 +73,7 @@ pub(super) fn of_copy(sql: &Connection, eid: i64) -> Done<Option<SourceRef>> {
 }
 
 /// A place from four columns.
-pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<SourceRef> {
+pub(crate) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<SourceRef> {
     Ok(SourceRef {
         kind: row.get(first)?,
         name: row.get(first + 1)?,

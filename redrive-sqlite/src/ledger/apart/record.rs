@@ -13,8 +13,8 @@ use redrive_engine::port::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use super::number_of;
 use super::place::{self, FirstRead};
+use super::{Body, bodies, number_of};
 use crate::fault::Done;
 use crate::ledger::record::{self, Stored};
 use crate::ledger::{processed, state};
@@ -42,6 +42,8 @@ struct Telling {
     copy: Option<SourceRef>,
     keeper: Keeper,
     learned: Learned,
+    /// Whether the body is left to the broker's copy, whose place is known.
+    by_pointer: bool,
 }
 
 impl Telling {
@@ -82,6 +84,7 @@ impl Telling {
             processed,
             copy: recorded.copy.clone(),
             learned: recorded.learned,
+            by_pointer: recorded.by_pointer && recorded.copy.is_some(),
         })
     }
 
@@ -96,6 +99,7 @@ impl Telling {
                 News::Nothing => return Ok(Taken::Taken),
                 News::Place => {
                     self.put_copy(tx, before.eid)?;
+                    self.put_body(tx, before, &told)?;
                     return Ok(Taken::Taken);
                 }
                 News::Later => {}
@@ -109,28 +113,55 @@ impl Telling {
                 // Where a copy was found to lie is where it was moved to since.
                 if is_last && place::of_copy(tx.sql, before.eid)?.is_none() {
                     self.note_copy(tx, before.eid, &told.record)?;
+                    self.leave_body(tx, &told)?;
+                } else if self.by_pointer && died_here(before, &told.record) {
+                    self.put_copy(tx, before.eid)?;
+                    self.leave_body(tx, &told)?;
                 }
                 return Ok(Taken::Taken);
             }
             if overruled(before, &told.record, self.keeper) {
-                return self.only_history(tx, before, &told.record);
+                return self.only_history(tx, before, &told);
             }
         }
         let queue = tx.home(&told.record.flow)?;
         let Some(row) = Row::of(tx, before.as_ref())? else {
             // It is being handled from here: what becomes of it is known when that ends.
-            return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told.record));
+            return before.map_or(Ok(Taken::Taken), |before| self.only_history(tx, &before, &told));
         };
-        self.settle(tx, queue, &row, told)
+        // A body that is not here, and is to be left, does not come here for a moment either.
+        let left = self.is_left(&told)
+            && match &before {
+                None => true,
+                Some(before) => {
+                    before.body != Body::Here && bodies::is_known_by(tx, before.eid, told.hash.as_ref())?
+                }
+            };
+        if let (Some(before), Some(number)) = (&before, row.number)
+            && before.body != Body::Here
+            && !left
+            && self.learned != (Learned::Found { bodiless: true })
+        {
+            // What was left to the broker, or could not be read, is in hand now.
+            bodies::put(tx, before.eid, number, told.delivery.message.body.as_deref())?;
+        }
+        self.settle(tx, queue, &row, told, left)
     }
 
-    fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>) -> Done<Taken> {
-        let record = told.record.clone();
+    /// Whether the body is not kept here: the broker hands the message out next, in the copy that carries it.
+    fn is_left(&self, told: &Told) -> bool {
+        let rests = matches!(told.record.state, EntryState::Waiting | EntryState::Dead | EntryState::Parked);
+        let has_body = told.hash.is_some() && told.delivery.message.body.is_some();
+        self.by_pointer && self.keeper == Keeper::Broker && rests && has_body
+    }
+
+    fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>, left: bool) -> Done<Taken> {
+        let (record, hash) = (told.record.clone(), told.hash);
         let step = self.step(&record, tx.now);
         let is_new = row.number.is_none() && !matches!(step, Step::Release);
         let number = match row.number {
             Some(known) => known,
-            None if is_new => self.insert(tx, queue, &told)?,
+            None if is_new => self.insert(tx, queue, &told, left)?,
             None => 0,
         };
         let item = Item {
@@ -147,7 +178,14 @@ impl Telling {
             processed: self.processed.take(),
         };
         match settle::settle_one(tx, item)?? {
-            Ended::Settled => self.note(tx, &record)?,
+            Ended::Settled => {
+                self.note(tx, &record)?;
+                if left {
+                    bodies::left(tx, record.entry)?;
+                } else if self.by_pointer && self.keeper == Keeper::Broker {
+                    bodies::leave(tx, record.entry, hash.as_ref())?;
+                }
+            }
             Ended::GivenBack => {
                 if is_new {
                     tx.sql.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([number])?;
@@ -172,13 +210,13 @@ impl Telling {
         }
     }
 
-    fn insert(&self, tx: &mut Tx<'_>, queue: u32, told: &Told) -> Done<i64> {
+    fn insert(&self, tx: &mut Tx<'_>, queue: u32, told: &Told, left: bool) -> Done<i64> {
         let message = &told.delivery.message;
         let row = NewRow {
             mid: message.id.as_str(),
             due: None,
             key: message.key.as_deref(),
-            body: message.body.as_deref(),
+            body: message.body.as_deref().filter(|_| !left),
             headers: Some(&self.headers),
             content_type: message.content_type.as_deref(),
             parent: None,
@@ -210,7 +248,8 @@ impl Telling {
                     number_of(self.keeper),
                     self.published.map(Timestamp::as_millis),
                     key_of(record),
-                    self.learned == Learned::Found { bodiless: true },
+                    if self.learned == (Learned::Found { bodiless: true }) { Body::Unread } else { Body::Here }
+                        .number(),
                 ],
                 |row| row.get(0),
             )?;
@@ -232,6 +271,23 @@ impl Telling {
         self.put_copy(tx, eid)
     }
 
+    /// The body lies in the broker's copy from now on.
+    fn leave_body(&self, tx: &Tx<'_>, told: &Told) -> Done<()> {
+        if self.by_pointer { bodies::leave(tx, told.record.entry, told.hash.as_ref()) } else { Ok(()) }
+    }
+
+    /// The copy of an entry lies elsewhere by now. When that one does not carry the body, the ledger has to.
+    fn put_body(&self, tx: &Tx<'_>, before: &Stored, told: &Told) -> Done<()> {
+        if self.copy.is_none() || self.by_pointer || before.body == Body::Here {
+            return Ok(());
+        }
+        match (before.message, self.learned) {
+            (None, _) => Ok(()),
+            (Some(_), Learned::Found { bodiless: true }) => bodies::set(tx, before.eid, Body::Unread),
+            (Some(row), _) => bodies::put(tx, before.eid, row, told.delivery.message.body.as_deref()),
+        }
+    }
+
     fn put_copy(&self, tx: &Tx<'_>, eid: i64) -> Done<()> {
         let Some(copy) = &self.copy else { return Ok(()) };
         tx.sql
@@ -245,12 +301,14 @@ impl Telling {
     }
 
     /// The record comes too late to change anything: it is a line of the history.
-    fn only_history(&self, tx: &Tx<'_>, before: &Stored, record: &Record) -> Done<Taken> {
+    fn only_history(&self, tx: &Tx<'_>, before: &Stored, told: &Told) -> Done<Taken> {
+        let record = &told.record;
         record::add_lines(tx, before.eid, record)?;
         tx.sql
             .prepare_cached("UPDATE entries SET told = ?2 WHERE eid = ?1")?
             .execute(params![before.eid, key_of(record)])?;
         self.note_copy(tx, before.eid, record)?;
+        self.put_body(tx, before, told)?;
         self.mark(tx)?;
         Ok(Taken::Taken)
     }
@@ -333,6 +391,14 @@ fn news(tx: &Tx<'_>, before: &Stored, told: &Told, lies: Option<&SourceRef>) -> 
         Recovered if before.presumed.is_some() && (failed_since || more || as_many) => News::Later,
         _ => News::Nothing,
     })
+}
+
+/// Whether the entry stands where this record left it, and was handled from here: nobody has said where its copy lies.
+fn died_here(before: &Stored, record: &Record) -> bool {
+    before.keeper == Some(Keeper::Ledger)
+        && before.state == record.state
+        && before.last_failed == record.at.as_millis()
+        && matches!(record.state, EntryState::Dead | EntryState::Parked)
 }
 
 /// Whether a record must not change what the entry is by now.

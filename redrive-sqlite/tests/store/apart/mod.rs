@@ -1,5 +1,6 @@
 //! The store as the ledger of a broker that stands apart.
 
+mod bodies;
 mod copies;
 mod errands;
 mod found;
@@ -8,4 +9,5 @@ mod people;
 mod places;
 mod random;
 mod recording;
+mod topics;
 mod world;

@@ -15,6 +15,7 @@ use redrive_engine::port::{
     Taken,
 };
 
+use super::topics::Topics;
 use super::world::{FLOW, World, at_broker, copy_of, original, place, told};
 use crate::fixture::{ann, assert_sound, held, recovered};
 
@@ -101,6 +102,8 @@ struct History {
     in_hand: Vec<Delivery>,
     /// Succeeded, or was rejected.
     handled: BTreeSet<String>,
+    /// Every record that was ever written, as topics keep them. Of most of them the ledger has no body.
+    topics: Topics,
 }
 
 /// Every fourth message is in no lane.
@@ -117,13 +120,24 @@ fn entry_of(delivery: &Delivery) -> Option<EntryId> {
 fn found(settlement: &Settlement, lies: &SourceRef) -> Recorded {
     let settlement = Settlement { lane: None, ..settlement.clone() };
     let learned = Learned::Found { bodiless: false };
-    Recorded { copy: Some(lies.clone()), learned, ..told(&settlement, Keeper::Broker) }
+    Recorded {
+        copy: Some(lies.clone()),
+        learned,
+        by_pointer: is_left(lies),
+        ..told(&settlement, Keeper::Broker)
+    }
+}
+
+/// Whether the ledger leaves the body of what lies there.
+fn is_left(lies: &SourceRef) -> bool {
+    lies.offset.is_some_and(|offset| offset % 3 != 0)
 }
 
 impl History {
     async fn new() -> Self {
         let world = World::new().await;
-        Self { world, outer: Outer::default(), in_hand: Vec::new(), handled: BTreeSet::new() }
+        let topics = Topics::of(&world.store);
+        Self { world, outer: Outer::default(), in_hand: Vec::new(), handled: BTreeSet::new(), topics }
     }
 
     async fn step(&mut self, step: Step) {
@@ -163,6 +177,7 @@ impl History {
                 if let Some((_, copy, _)) = self.outer.copies.get_mut(place % count) {
                     self.outer.offset += 1;
                     copy.source.offset = Some(self.outer.offset);
+                    self.topics.put(&copy.source, &copy.message);
                 }
             }
             Step::Look => self.look().await,
@@ -175,6 +190,7 @@ impl History {
                     }
                 }
                 self.world.reopen().await;
+                self.topics.serve(&self.world.store);
                 self.overdue().await;
             }
         }
@@ -264,7 +280,7 @@ impl History {
         self.outer.offset += 1;
         let offset = self.outer.offset;
         if keeper == Keeper::Broker && settlement.record.is_some() {
-            self.outer.late.push(at_broker(&settlement, offset));
+            self.late(&settlement, offset);
             match settlement.outcome {
                 Outcome::Delay { until } => {
                     let copy = copy_of(&settlement, offset);
@@ -277,6 +293,14 @@ impl History {
             }
         }
         true
+    }
+
+    /// The copy of a settlement lies there, and the ledger is told later.
+    fn late(&mut self, settlement: &Settlement, offset: i64) {
+        let lies = place("orders.retry.10s", offset);
+        self.topics.put(&lies, &settlement.delivery.message);
+        let by_pointer = is_left(&lies);
+        self.outer.late.push(Recorded { by_pointer, ..at_broker(settlement, offset) });
     }
 
     async fn take_home(&mut self) {
@@ -296,6 +320,8 @@ impl History {
         let until = now + Duration::from_millis(how as u64 * 20);
         let errand = delivery.message.headers.contains(REROUTE_TO);
         assert!(errand || entry_of(&delivery).is_some(), "it carries its entry");
+        let body = format!("body of {}", delivery.message.id);
+        assert_eq!(delivery.message.body.as_deref(), Some(body.as_bytes()), "it has its body");
         let settlement = match how {
             _ if errand => Settlement::plain(delivery.clone(), Outcome::Ack),
             0..=3 => recovered(&delivery, now),
@@ -309,7 +335,12 @@ impl History {
             self.handled.insert(delivery.message.id.to_string());
         }
         let lane = lane_of(&delivery).filter(|_| !errand);
-        crate::fixture::settle_one(&self.world.store, Settlement { lane, ..settlement }).await;
+        let settlement = Settlement { lane, ..settlement };
+        crate::fixture::settle_one(&self.world.store, settlement.clone()).await;
+        if matches!(settlement.outcome, Outcome::DeadLetter | Outcome::Park) {
+            self.outer.offset += 1;
+            self.late(&settlement, self.outer.offset);
+        }
     }
 
     async fn tell(&mut self, count: usize, twice: bool) {

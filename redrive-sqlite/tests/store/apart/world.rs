@@ -50,7 +50,13 @@ pub(super) fn entry_id(settlement: &Settlement) -> EntryId {
 }
 
 pub(super) fn told(settlement: &Settlement, keeper: Keeper) -> Recorded {
-    Recorded { settlement: settlement.clone(), copy: None, keeper, learned: Learned::Settled }
+    Recorded {
+        settlement: settlement.clone(),
+        copy: None,
+        keeper,
+        learned: Learned::Settled,
+        by_pointer: false,
+    }
 }
 
 pub(super) fn at_broker(settlement: &Settlement, offset: i64) -> Recorded {
