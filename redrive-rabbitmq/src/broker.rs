@@ -8,20 +8,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redrive_core::headers::Trail;
 use redrive_core::{Message, Text};
+use redrive_engine::adapter::{Alarms, Rules};
 use redrive_engine::port::{
     Broker, BrokerAlarm, Capabilities, Clock, Depth, NewMessage, PortError, Published, QueueInfo, Refusal,
     Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription, SystemClock,
     Topology,
 };
 
-use crate::alarms::Alarms;
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::positions::{Positions, StreamPosition};
 use crate::reader::{Carver, RabbitSource, Reader, Reading};
-use crate::rules::Rules;
 use crate::settle::Settler;
 use crate::topology::Needs;
 use crate::{DelayMode, QueueKind, RabbitFlow, metrics, names, resolved, shelves, stream};

@@ -14,11 +14,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive_core::Timestamp;
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{Clock, Delivery, PortError};
 
 use super::member::{Member, Reach};
 use super::watch::Watch;
-use crate::alarms::Alarms;
 use crate::client;
 use crate::copy::Copies;
 use crate::delay::Window;
