@@ -3,6 +3,7 @@
 //! The engine decides nothing (that is `redrive-core`) and stores nothing (that is an adapter). It takes deliveries
 //! in, calls the handler, hands the decision on, and settles in batches.
 
+pub mod adapter;
 mod alarm;
 pub mod apart;
 mod bodies;

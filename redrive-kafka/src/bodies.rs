@@ -10,14 +10,14 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::Offset;
 use redrive_core::{Message, Timestamp};
+use redrive_engine::adapter::unwrap_envelope;
 use redrive_engine::port::{PortError, SourceRef, Tag};
 
-use crate::client;
 use crate::look::{self, Look, Onlooker};
 use crate::record::{Carver, KIND, Spot};
 use crate::replay::at_time;
-use crate::shelves::unwrap_envelope;
 use crate::topology::{self, Kept};
+use crate::{DeadLetterFormat, client};
 
 /// How long nothing may come of a partition.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,7 +114,9 @@ impl Wanted<'_> {
         let spot = Spot { stream, epoch, topic, partition, waits: false };
         let at = Timestamp::from_millis(record.timestamp().to_millis().unwrap_or(0));
         let mut delivery = carver.delivery(record, &spot, at);
-        unwrap_envelope(look, &mut delivery.message, &delivery.trail);
+        if look.flow().dead_letter.format == DeadLetterFormat::Envelope {
+            unwrap_envelope(&mut delivery.message, &delivery.trail, &look.rules());
+        }
         delivery.message
     }
 

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use redrive_core::Message;
+use redrive_engine::adapter::{Alarms, Rules};
 use redrive_engine::port::{
     Broker, BrokerAlarm, Capabilities, Clock, NewMessage, Outcome, PortError, Published, QueueInfo, Refusal,
     Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription, SystemClock, Tag,
@@ -22,7 +23,6 @@ use redrive_engine::port::{
 use tokio::sync::{Notify, mpsc};
 
 use self::copies::is_elsewhere;
-use crate::alarms::Alarms;
 use crate::client;
 use crate::copy::{Copies, Copy};
 use crate::depth;
@@ -32,7 +32,6 @@ use crate::options::{KafkaFlow, Role};
 use crate::outbox::Outbox;
 use crate::reader::{KafkaSource, Member, Reader, Reading, Ties, Watch};
 use crate::record::KIND;
-use crate::rules::Rules;
 use crate::settle::{Answers, Entry, Settler, Settling, gone};
 use crate::topics::Topics;
 use crate::{alone, bodies, earlier, passed, replay, resolved, shelves, topology};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::headers::Trail;
 use redrive_core::route::MAX_HOPS;
-use redrive_core::{Envelope, FactSources, Headers, RejectionEvent, Text, Timestamp};
+use redrive_core::{Envelope, Headers, RejectionEvent, Timestamp};
+use redrive_engine::adapter::{Rules, envelope_of};
 use redrive_engine::port::{BODY_AT, Delivery, HeaderRules, Outcome, Refusal, Settlement};
 
 use crate::delay::{Delays, names};
 use crate::facts::TopicFacts;
 use crate::record::KIND;
-use crate::rules::Rules;
 use crate::{DeadLetterFormat, DelayMode, KafkaFlow, Parking, PartitionBy, partition};
 
 /// Says of a record in a dead-letter topic, which the flow parks in too, that it is parked.
@@ -260,7 +260,7 @@ impl Copies {
         }
         let body = if enveloped {
             all.set("content-type", "application/json");
-            Some(json(&self.envelope(settlement, &trail).around(&delivery.message))?)
+            Some(json(&envelope_of(&self.flow.flow, settlement, &trail).around(&delivery.message))?)
         } else {
             delivery.message.body.clone()
         };
@@ -282,24 +282,10 @@ impl Copies {
             few.push(PARKED, "true");
         }
         few.push("content-type", "application/json");
-        let body = Some(json(&self.envelope(settlement, &trail))?);
+        let body = Some(json(&envelope_of(&self.flow.flow, settlement, &trail))?);
         self.write(&trail, &mut few, body.as_ref());
         let pointer = self.copy(delivery, Arc::clone(topic), body, few, by);
         self.fits(&pointer).map(|()| Copy { carries_body: false, ..pointer })
-    }
-
-    fn envelope(&self, settlement: &Settlement, trail: &Trail) -> Envelope {
-        let message = &settlement.delivery.message;
-        let mut facts = FactSources::default().find(&message.headers, None);
-        if let Some(record) = &settlement.record {
-            let known = |fact: &Option<String>| fact.as_deref().map(Text::from);
-            facts.message_type = known(&record.message_type).or(facts.message_type);
-            facts.entity = known(&record.entity);
-            facts.tenant = known(&record.tenant).or(facts.tenant);
-            facts.correlation = known(&record.correlation_id).or(facts.correlation);
-            facts.causation = known(&record.causation_id).or(facts.causation);
-        }
-        Envelope::new(message.id.clone(), &*self.flow.flow, &facts, trail)
     }
 
     fn rejection(&self, delivery: &Delivery, event: &Bytes, target: &str) -> Copy {

@@ -3,7 +3,6 @@
 //! [`KafkaBroker`] is the engine's port to a broker, for one flow: it reads the flow's
 //! topics and its delay topics, and settles in transactions, or plainly. What a flow may choose is in [`KafkaFlow`].
 
-mod alarms;
 mod alone;
 mod bodies;
 mod broker;
@@ -27,7 +26,6 @@ mod reader;
 mod record;
 mod replay;
 mod resolved;
-mod rules;
 mod settle;
 mod shelves;
 mod topics;

@@ -8,13 +8,13 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::Offset;
 use rdkafka::{ClientContext, TopicPartitionList};
+use redrive_engine::adapter::Rules;
 use redrive_engine::port::{HeaderRules, PortError};
 
 use crate::KafkaFlow;
 use crate::client::{self, ANSWER};
 use crate::delay::Delays;
 use crate::position::Position;
-use crate::rules::Rules;
 
 /// How many consumers of a group's name wait for the next question.
 const IDLE: usize = 4;

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redrive_core::headers::Trail;
-use redrive_core::{Envelope, MAX_ENVELOPE_HEADERS, Message, Payload};
+use redrive_engine::adapter::unwrap_envelope;
 use redrive_engine::port::{Delivery, EntryState, PortError, Refusal, Shelved, Shelves};
 
 use crate::copy::PARKED;
@@ -155,7 +154,9 @@ impl Shelves for TopicShelves {
                 continue;
             }
             let (state, foreign) = standing(&flow, &delivery);
-            unwrap_envelope(&self.look, &mut delivery.message, &delivery.trail);
+            if self.look.flow().dead_letter.format == DeadLetterFormat::Envelope {
+                unwrap_envelope(&mut delivery.message, &delivery.trail, &self.look.rules());
+            }
             let mut bodiless = fetch::leaves_body(&flow, &delivery);
             // What had to be fetched elsewhere may be gone there before it is gone here.
             let carries_body = !bodiless && delivery.message.body.is_some();
@@ -199,30 +200,6 @@ fn standing(flow: &KafkaFlow, delivery: &Delivery) -> (EntryState, bool) {
         EntryState::Waiting
     };
     (state, foreign)
-}
-
-/// The message that an envelope of ours carries.
-pub(crate) fn unwrap_envelope(look: &Look, message: &mut Message, trail: &Trail) {
-    if look.flow().dead_letter.format != DeadLetterFormat::Envelope || trail.entry_id.is_none() {
-        return;
-    }
-    let Some(envelope) = message.body.as_deref().and_then(|body| Envelope::from_json(body).ok()) else {
-        return;
-    };
-    let Some(payload) = envelope.payload else { return };
-    message.body = match payload {
-        Payload::Tombstone => None,
-        Payload::Bytes(bytes) => Some(bytes),
-    };
-    message.id = envelope.message_id;
-    if let Some(mut headers) = envelope.headers.filter(|headers| headers.len() <= MAX_ENVELOPE_HEADERS) {
-        look.rules().write(trail, &mut headers, message.body.as_deref());
-        message.headers = headers;
-    }
-    message.content_type = message
-        .headers
-        .get_text("content-type", 256)
-        .or_else(|| message.headers.get_text("ce_datacontenttype", 256));
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lapin::types::AMQPValue;
 use redrive_core::headers::Trail;
-use redrive_core::{Envelope, FactSources, Headers, Message, RejectionEvent, Text, Timestamp};
+use redrive_core::{Envelope, Headers, Message, RejectionEvent, Timestamp};
+use redrive_engine::adapter::{Rules, envelope_of};
 use redrive_engine::port::{Outcome, PortError, Refusal, Settlement, SourceRef};
 
 use crate::delay::Delays;
 use crate::outbox::Letter;
-use crate::rules::Rules;
 use crate::wire::{self, PARKED, Purpose};
 use crate::{DeadLetterFormat, Parking, RabbitFlow, amqp, link, names};
 
@@ -169,7 +169,7 @@ impl Copies {
         let mut shown = message.clone();
         let body = if enveloped {
             shown.content_type = Some("application/json".into());
-            Some(json(&self.envelope(settlement, &trail).around(message))?)
+            Some(json(&envelope_of(&self.flow.flow, settlement, &trail).around(message))?)
         } else {
             message.body.clone()
         };
@@ -190,26 +190,12 @@ impl Copies {
         if parked {
             few.push(PARKED, "true");
         }
-        let body = Some(json(&self.envelope(settlement, &trail))?);
+        let body = Some(json(&envelope_of(&self.flow.flow, settlement, &trail))?);
         self.write(&trail, &mut few, body.as_ref());
         let content_type = Some("application/json".into());
         let bare = Message { id: message.id.clone(), content_type, ..Message::default() };
         let pointer = self.copy(&bare, &few, body, queue, Purpose::Kept)?;
         fits(&pointer, frame_max).map(|()| pointer)
-    }
-
-    fn envelope(&self, settlement: &Settlement, trail: &Trail) -> Envelope {
-        let message = &settlement.delivery.message;
-        let mut facts = FactSources::default().find(&message.headers, None);
-        if let Some(record) = &settlement.record {
-            let known = |fact: &Option<String>| fact.as_deref().map(Text::from);
-            facts.message_type = known(&record.message_type).or(facts.message_type);
-            facts.entity = known(&record.entity);
-            facts.tenant = known(&record.tenant).or(facts.tenant);
-            facts.correlation = known(&record.correlation_id).or(facts.correlation);
-            facts.causation = known(&record.causation_id).or(facts.causation);
-        }
-        Envelope::new(message.id.clone(), &*self.flow.flow, &facts, trail)
     }
 
     fn rejection(&self, event: &Bytes, target: &str) -> Result<Copy, Refusal> {

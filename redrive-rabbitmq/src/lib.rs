@@ -15,7 +15,6 @@
 //! # Ok::<(), redrive_engine::port::PortError>(())
 //! ```
 
-mod alarms;
 mod amqp;
 mod broker;
 mod copy;
@@ -31,7 +30,6 @@ mod outbox;
 mod positions;
 mod reader;
 mod resolved;
-mod rules;
 mod settle;
 mod shelves;
 mod stream;

@@ -11,12 +11,12 @@ use futures_util::StreamExt as _;
 use lapin::types::ShortString;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{PortError, Refusal};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::compat::TokioAsyncReadCompatExt as _;
 
-use crate::alarms::Alarms;
 use crate::{Login, RabbitFlow, metrics, tls, trouble, version};
 
 /// The first and the longest wait between two tries.

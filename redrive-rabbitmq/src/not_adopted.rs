@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redrive_engine::adapter::Alarms;
 use tokio::time::Instant;
-
-use crate::alarms::Alarms;
 
 /// The name of the alarm.
 const ALARM: &str = "not_adopted";

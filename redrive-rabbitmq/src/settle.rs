@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use redrive_engine::adapter::Alarms;
 use redrive_engine::fail;
 use redrive_engine::port::{Clock, Outcome, PortError, Refusal, Settled, Settlement, Tag};
 
 use crate::RabbitFlow;
-use crate::alarms::Alarms;
 use crate::copy::{Copies, Copy, gone, is_elsewhere, not_taken};
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::reader::{NotReleased, Reader, Session};

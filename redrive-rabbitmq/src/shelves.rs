@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use lapin::Channel;
 use lapin::options::{BasicAckOptions, BasicGetOptions};
 use redrive_core::headers::Trail;
-use redrive_core::{Envelope, MAX_ENVELOPE_HEADERS, Message, Payload, Timestamp};
+use redrive_core::{Message, Timestamp};
+use redrive_engine::adapter::unwrap_envelope;
 use redrive_engine::port::{
     Carried, Clock, Delivery, EntryState, HeaderRules, PortError, Refusal, Shelved, Shelves, SourceRef, Tag,
 };
@@ -226,7 +227,9 @@ fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, 
     };
     let state = if parked { EntryState::Parked } else { EntryState::Dead };
     let bodiless = message.headers.contains(LEFT_BODY);
-    unwrap_envelope(flow, &mut message, &trail, rules);
+    if flow.dead_letter.format == DeadLetterFormat::Envelope {
+        unwrap_envelope(&mut message, &trail, rules);
+    }
     let mut own: Trail = (*trail).clone();
     if foreign {
         let entry = entry_of(queue, &message, published);
@@ -257,28 +260,4 @@ fn entry_of(queue: &str, message: &Message, published: Option<i64>) -> uuid::Uui
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
-}
-
-/// The message that an envelope of ours carries.
-fn unwrap_envelope(flow: &RabbitFlow, message: &mut Message, trail: &Trail, rules: &HeaderRules) {
-    if flow.dead_letter.format != DeadLetterFormat::Envelope || trail.entry_id.is_none() {
-        return;
-    }
-    let Some(envelope) = message.body.as_deref().and_then(|body| Envelope::from_json(body).ok()) else {
-        return;
-    };
-    let Some(payload) = envelope.payload else { return };
-    message.body = match payload {
-        Payload::Tombstone => None,
-        Payload::Bytes(bytes) => Some(bytes),
-    };
-    message.id = envelope.message_id;
-    if let Some(mut headers) = envelope.headers.filter(|headers| headers.len() <= MAX_ENVELOPE_HEADERS) {
-        rules.write(trail, &mut headers, message.body.as_deref());
-        message.headers = headers;
-    }
-    message.content_type = message
-        .headers
-        .get_text("content-type", 256)
-        .or_else(|| message.headers.get_text("ce_datacontenttype", 256));
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::Overdue;
 use tokio::time::Instant;
 
-use crate::alarms::Alarms;
 use crate::metrics;
 use crate::topology::Needs;
 

@@ -59,7 +59,7 @@ pub(crate) async fn wait_aside(shared: Arc<Shared>, mut arriving: mpsc::Unbounde
                 Aside::Wait(job, after) => wheel.add(job, after),
                 Aside::Lost(revoked) => {
                     for (job, after) in wheel.lost(revoked) {
-                        shared.put_down(*job, after);
+                        shared.put_down(job, after);
                     }
                 }
             },
@@ -67,18 +67,18 @@ pub(crate) async fn wait_aside(shared: Arc<Shared>, mut arriving: mpsc::Unbounde
                 wheel.tags.remove(&expired.key());
                 let mut job = expired.into_inner();
                 job.put_at = shared.clock.monotonic();
-                shared.desk.put(*job);
+                shared.desk.put(job);
             }
         }
     }
     arriving.close();
     while let Some(told) = arriving.recv().await {
         if let Aside::Wait(job, after) = told {
-            shared.put_down(*job, after);
+            shared.put_down(job, after);
         }
     }
     while let Some(key) = wheel.jobs.peek() {
         let (job, after) = wheel.take(&key);
-        shared.put_down(*job, after);
+        shared.put_down(job, after);
     }
 }

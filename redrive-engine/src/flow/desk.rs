@@ -37,10 +37,10 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question with its own answer")]
 struct State {
-    fresh: VecDeque<Job>,
-    retries: VecDeque<Job>,
+    fresh: VecDeque<Box<Job>>,
+    retries: VecDeque<Box<Job>>,
     /// Messages that were being handled when the process died. They run first, and alone.
-    suspects: VecDeque<Job>,
+    suspects: VecDeque<Box<Job>>,
     guards: Guards,
     gates: Gates,
     /// Whether nothing could be settled.
@@ -59,16 +59,15 @@ struct State {
 
 /// What there is to do.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is moved once")]
 pub(crate) enum Pick {
     /// Handle this one.
-    Go(Job, Ticket),
+    Go(Box<Job>, Ticket),
     /// Nothing until there is news.
     Nothing,
     /// Nothing until there is news or this moment comes.
     Until(Duration),
     /// The hold has lasted: give these back.
-    GiveBack(Vec<Job>),
+    GiveBack(Vec<Box<Job>>),
     /// The hold is over: messages can be taken in again.
     TakeIn,
 }
@@ -110,13 +109,13 @@ impl Desk {
     }
 
     /// Puts a message on the desk.
-    pub(crate) fn put(&self, job: Job) {
+    pub(crate) fn put(&self, job: Box<Job>) {
         self.state().put(job);
         self.news.notify_one();
     }
 
     /// Puts messages on the desk, in their order.
-    pub(crate) fn put_all(&self, jobs: impl IntoIterator<Item = Job>) {
+    pub(crate) fn put_all(&self, jobs: impl IntoIterator<Item = Box<Job>>) {
         let mut state = self.state();
         for job in jobs {
             state.put(job);
@@ -126,7 +125,7 @@ impl Desk {
     }
 
     /// Puts a message back whose wait in a worker's hand is over: before the others.
-    pub(crate) fn put_back(&self, job: Job) {
+    pub(crate) fn put_back(&self, job: Box<Job>) {
         let mut state = self.state();
         if let Some(job) = state.gates.put(job) {
             state.retries.push_front(job);
@@ -142,10 +141,6 @@ impl Desk {
 
     /// Waits for the next thing to do. `clock` tells the time.
     pub(crate) async fn next(&self, clock: impl Fn() -> Duration) -> Pick {
-        let first = self.pick(clock());
-        if !matches!(first, Pick::Nothing | Pick::Until(_)) {
-            return first;
-        }
         let _turn = self.turn.lock().await;
         loop {
             let news = self.news.notified();
@@ -227,7 +222,7 @@ impl Desk {
     }
 
     /// Takes everything off the desk that came from a stream which is lost.
-    pub(crate) fn revoke(&self, revoked: Revoked) -> Vec<Job> {
+    pub(crate) fn revoke(&self, revoked: Revoked) -> Vec<Box<Job>> {
         self.state().take(|job| revoked.had(job.delivery.tag))
     }
 
@@ -270,7 +265,7 @@ impl Desk {
     }
 
     /// Everything on the desk, for a flow that stops.
-    pub(crate) fn clear(&self) -> Vec<Job> {
+    pub(crate) fn clear(&self) -> Vec<Box<Job>> {
         self.state().take(|_| true)
     }
 }
@@ -283,7 +278,7 @@ pub(crate) struct Appetite {
 }
 
 impl State {
-    fn put(&mut self, job: Job) {
+    fn put(&mut self, job: Box<Job>) {
         if job.crashes > 0 {
             return self.suspects.push_back(job);
         }
@@ -296,7 +291,7 @@ impl State {
     }
 
     /// Puts messages before all others, in their order.
-    fn put_first(&mut self, jobs: VecDeque<Job>) {
+    fn put_first(&mut self, jobs: VecDeque<Box<Job>>) {
         for job in jobs.into_iter().rev() {
             let queue = if job.attempts() > 0 { &mut self.retries } else { &mut self.fresh };
             queue.push_front(job);
@@ -308,7 +303,7 @@ impl State {
     }
 
     /// Takes away what fits, wherever it stands.
-    fn take(&mut self, fits: impl Fn(&Job) -> bool) -> Vec<Job> {
+    fn take(&mut self, fits: impl Fn(&Job) -> bool) -> Vec<Box<Job>> {
         let mut taken = self.gates.take(&fits);
         for queue in [&mut self.suspects, &mut self.retries, &mut self.fresh] {
             for job in std::mem::take(queue) {

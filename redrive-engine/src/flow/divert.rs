@@ -26,7 +26,7 @@ pub(crate) struct Diversion<'a> {
 
 impl Diversion<'_> {
     /// Ends the delivery as decided. The action is one that leaves the hand.
-    pub(crate) fn settle(&self, mut job: Job) -> Settlement {
+    pub(crate) fn settle(&self, mut job: Box<Job>) -> Settlement {
         let entry = entry_of(&job.delivery.trail).unwrap_or_else(|| mint(self.now, self.random));
         let due_at = match &self.decision.action {
             Action::Delay { until } | Action::Block { until } => Some(*until),

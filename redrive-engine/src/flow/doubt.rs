@@ -52,7 +52,7 @@ impl Shared {
     }
 
     /// Parks a message whose headers were not signed for the second time.
-    pub(crate) async fn park_doubted(&self, job: Job, doubt: Doubt) {
+    pub(crate) async fn park_doubted(&self, job: Box<Job>, doubt: Doubt) {
         let failure = Failure::from_message(described(doubt.found)).with_reason(Reason::SIGNATURE_INVALID);
         self.park_untried(job, &failure, By::Signature, Class::Poison, Reason::SIGNATURE_INVALID).await;
     }

@@ -15,7 +15,7 @@ use crate::port::{Delivery, EntryId, EntryState, HeldRecord, Outcome, Record, Se
 const SCHEDULED: Reason = Reason::from_static("SCHEDULED");
 
 /// Lets a message wait until it is due, or sends it to where it asked to go.
-pub(crate) fn go_on(shared: &Shared, mut job: Job, instead: Instead) {
+pub(crate) fn go_on(shared: &Shared, mut job: Box<Job>, instead: Instead) {
     let spec = &shared.spec;
     let now = shared.clock.now();
     match instead {

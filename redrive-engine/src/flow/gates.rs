@@ -18,7 +18,7 @@ pub(crate) struct Gates {
 #[derive(Debug)]
 pub(crate) enum Closing {
     /// Since now; these go back to where they came from.
-    Now(Vec<Job>),
+    Now(Vec<Box<Job>>),
     /// It was.
     Before,
     /// It is closed for another.
@@ -30,8 +30,8 @@ struct Gate {
     /// The message that it is closed for.
     tag: Tag,
     /// That message, between two of its attempts.
-    keeper: Option<Job>,
-    behind: VecDeque<Job>,
+    keeper: Option<Box<Job>>,
+    behind: VecDeque<Box<Job>>,
 }
 
 impl Gates {
@@ -60,7 +60,7 @@ impl Gates {
     /// Closes the gate for a message, unless another was first. Those of the queues that stand behind it are taken out of
     /// them. Where others go on meanwhile, those that were not tried yet are given back, so that a partition that stands
     /// for long does not take the room of all others.
-    pub(crate) fn close(&mut self, tag: Tag, queues: [&mut VecDeque<Job>; 2]) -> Closing {
+    pub(crate) fn close(&mut self, tag: Tag, queues: [&mut VecDeque<Box<Job>>; 2]) -> Closing {
         let key = self.key(tag);
         if let Some(gate) = self.closed.get(&key) {
             return if gate.tag == tag { Closing::Before } else { Closing::No };
@@ -82,7 +82,7 @@ impl Gates {
     }
 
     /// Opens the gate that was closed for a message; answers with those behind it.
-    pub(crate) fn open(&mut self, tag: Tag) -> Option<VecDeque<Job>> {
+    pub(crate) fn open(&mut self, tag: Tag) -> Option<VecDeque<Box<Job>>> {
         if !self.is_for(tag) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Gates {
     }
 
     /// Puts a message behind its gate, or before it; answers with it when there is none.
-    pub(crate) fn put(&mut self, job: Job) -> Option<Job> {
+    pub(crate) fn put(&mut self, job: Box<Job>) -> Option<Box<Job>> {
         if self.closed.is_empty() {
             return Some(job);
         }
@@ -112,7 +112,7 @@ impl Gates {
     }
 
     /// A message that a gate is closed for, and whose next attempt can begin.
-    pub(crate) fn take_keeper(&mut self) -> Option<Job> {
+    pub(crate) fn take_keeper(&mut self) -> Option<Box<Job>> {
         self.closed.values_mut().find_map(|gate| gate.keeper.take())
     }
 
@@ -122,10 +122,10 @@ impl Gates {
     }
 
     /// Takes everything out that fits; the gates stay closed for what is elsewhere.
-    pub(crate) fn take(&mut self, fits: impl Fn(&Job) -> bool) -> Vec<Job> {
+    pub(crate) fn take(&mut self, fits: impl Fn(&Job) -> bool) -> Vec<Box<Job>> {
         let mut taken = Vec::new();
         for gate in self.closed.values_mut() {
-            if gate.keeper.as_ref().is_some_and(&fits) {
+            if gate.keeper.as_deref().is_some_and(&fits) {
                 taken.extend(gate.keeper.take());
             }
             for job in std::mem::take(&mut gate.behind) {

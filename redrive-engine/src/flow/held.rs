@@ -45,7 +45,7 @@ impl Why {
 /// Keeps a message in a lane.
 pub(crate) fn keep(
     spec: &FlowSpec,
-    mut job: Job,
+    mut job: Box<Job>,
     lane: LaneName,
     why: Why,
     now: Timestamp,

@@ -32,7 +32,7 @@ pub(crate) struct Book {
 #[derive(Debug, Default)]
 struct Lane {
     /// Taken in and waiting for their turn, in order.
-    queue: VecDeque<Job>,
+    queue: VecDeque<Box<Job>>,
     running: bool,
     /// Arrived, and the ledger is being asked how they stand.
     arriving: usize,
@@ -169,7 +169,7 @@ impl Book {
 
     /// Puts a message into its lane; answers with it when it is its turn at once. `held` says that the lane is held in the
     /// ledger, and that this is one of those whose turn it is.
-    pub(crate) fn queue(&mut self, name: &LaneName, job: Job, held: bool) -> Option<Job> {
+    pub(crate) fn queue(&mut self, name: &LaneName, job: Box<Job>, held: bool) -> Option<Box<Job>> {
         let lane = self.lanes.entry(name.clone()).or_default();
         lane.held |= held;
         if lane.running {
@@ -182,7 +182,7 @@ impl Book {
 
     /// A message leaves the hand by a settlement. Answers with those behind it: the one whose turn it is, or all of them
     /// when they have to leave too; their settlements are counted already.
-    pub(crate) fn leave(&mut self, name: &LaneName, how: &Leave) -> Vec<Job> {
+    pub(crate) fn leave(&mut self, name: &LaneName, how: &Leave) -> Vec<Box<Job>> {
         let lane = self.lanes.entry(name.clone()).or_default();
         lane.sent += 1;
         if *how == Leave::Through {
@@ -191,7 +191,7 @@ impl Book {
             return next.into_iter().collect();
         }
         lane.running = false;
-        let others: Vec<Job> = lane.queue.drain(..).collect();
+        let others: Vec<Box<Job>> = lane.queue.drain(..).collect();
         lane.sent += others.len() as u64;
         lane.leaving = Some(Leaving { how: how.clone(), until: lane.sent });
         others

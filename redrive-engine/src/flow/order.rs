@@ -25,7 +25,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// One that has arrived, while the ledger is asked how it stands.
 struct Arriving {
-    job: Job,
+    job: Box<Job>,
     lane: LaneName,
     seen: Seen,
 }
@@ -44,7 +44,7 @@ impl Shared {
             self.in_hand.take(&delivery);
             self.metrics.received(&delivery, now);
             self.look_at_headers(&delivery);
-            let mut job = Job::new(delivery);
+            let mut job = Box::new(Job::new(delivery));
             job.put_at = put_at;
             job.crashes = self.crashes_of(&job.delivery);
             self.look_behind(&mut job, now);
@@ -55,7 +55,7 @@ impl Shared {
                 return self.desk.put_all(jobs);
             }
             // All of them first: one may let the desk stand still for it.
-            let jobs: Vec<Job> = jobs.collect();
+            let jobs: Vec<Box<Job>> = jobs.collect();
             return self.desk.put_all(jobs);
         };
 
@@ -278,7 +278,7 @@ impl Shared {
         }
     }
 
-    fn keep_behind(&self, job: Job, lane: LaneName, head: Option<String>) {
+    fn keep_behind(&self, job: Box<Job>, lane: LaneName, head: Option<String>) {
         let random = self.random();
         self.send(held::keep(&self.spec, job, lane, Why::Lane(head), self.clock.now(), random));
     }

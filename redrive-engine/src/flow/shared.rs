@@ -145,12 +145,19 @@ impl Shared {
     }
 
     /// The next message to handle; nothing when the flow stops.
-    pub(crate) async fn next_job(&self) -> Option<(Job, Ticket)> {
+    pub(crate) async fn next_job(&self) -> Option<(Box<Job>, Ticket)> {
         loop {
-            let pick = tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return None,
-                pick = self.desk.next(|| self.clock.monotonic()) => pick,
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            // As long as there is something to do, nothing is set up to wait for it.
+            let pick = match self.desk.pick(self.clock.monotonic()) {
+                Pick::Nothing | Pick::Until(_) => tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => return None,
+                    pick = self.desk.next(|| self.clock.monotonic()) => pick,
+                },
+                pick => pick,
             };
             match pick {
                 // It may have come back to the desk after its stream was lost.
@@ -277,18 +284,17 @@ impl Shared {
         }
     }
 
-    pub(crate) fn wait_aside(&self, job: Job, after: Duration) {
-        let job = Box::new(job);
+    pub(crate) fn wait_aside(&self, job: Box<Job>, after: Duration) {
         if let Err(mpsc::error::SendError(Aside::Wait(job, after))) = self.aside.send(Aside::Wait(job, after))
         {
-            self.put_down(*job, after);
+            self.put_down(job, after);
         }
     }
 
     /// Puts a job down that will not be worked on any further now. Attempts that were made in hand are written down,
     /// and the message is due after the wait that was decided; one that was not tried goes back as it was. So does one
     /// that others wait for, when the ledger knows of its attempts: it keeps its place.
-    pub(crate) fn put_down(&self, mut job: Job, after: Duration) {
+    pub(crate) fn put_down(&self, mut job: Box<Job>, after: Duration) {
         let last = job.last.take().filter(|_| job.in_hand > 0 && !job.kept);
         let Some(last) = last else {
             return self.settle(job.settled(Outcome::Return));
@@ -318,7 +324,7 @@ impl Shared {
     }
 
     /// Releases a delivery without a word about it.
-    pub(crate) fn release(&self, job: Job) {
+    pub(crate) fn release(&self, job: Box<Job>) {
         self.settle(job.settled(Outcome::Ack));
     }
 

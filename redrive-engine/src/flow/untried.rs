@@ -12,7 +12,7 @@ use super::shared::Shared;
 
 impl Shared {
     /// Parks a message whose body is gone: without it the handler would take it for another.
-    pub(crate) async fn park_bodiless(&self, job: Job) {
+    pub(crate) async fn park_bodiless(&self, job: Box<Job>) {
         let text = "the body is gone: its source keeps messages for less time than this one waited";
         let failure = Failure::from_message(text).with_reason(Reason::BODY_GONE);
         self.park_untried(job, &failure, By::Body, Class::PermanentTechnical, Reason::BODY_GONE).await;
@@ -21,7 +21,7 @@ impl Shared {
     /// Parks a message without having called anybody for it.
     pub(crate) async fn park_untried(
         &self,
-        mut job: Job,
+        mut job: Box<Job>,
         failure: &Failure,
         by: By,
         class: Class,

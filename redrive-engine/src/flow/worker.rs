@@ -22,7 +22,7 @@ use crate::handler::{Charge, Context, Instead, Marks};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
 /// A job that is tried again in hand, after a wait; nothing when it left.
-type Again = Option<(Job, Duration)>;
+type Again = Option<(Box<Job>, Duration)>;
 
 pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
     while let Some((job, ticket)) = shared.next_job().await {
@@ -44,7 +44,7 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
 }
 
 /// One attempt of one job.
-async fn round(shared: &Arc<Shared>, mut job: Job, ticket: Ticket, rng: &mut SplitMix64) -> Again {
+async fn round(shared: &Arc<Shared>, mut job: Box<Job>, ticket: Ticket, rng: &mut SplitMix64) -> Again {
     let spec = &shared.spec;
     if let Some(doubt) = job.delivery.trail.doubt().filter(|doubt| doubt.again) {
         shared.ended(ticket, None);
@@ -211,7 +211,7 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
 }
 
 /// The message is done, by this attempt when the handler was called.
-fn finish(shared: &Shared, mut job: Job, by: Option<Began>) {
+fn finish(shared: &Shared, mut job: Box<Job>, by: Option<Began>) {
     let record = divert::recovered(&shared.spec, &mut job, by, shared.clock.now());
     if record.is_some() {
         shared.metrics.recovered();
@@ -222,7 +222,7 @@ fn finish(shared: &Shared, mut job: Job, by: Option<Began>) {
 
 async fn failed(
     shared: &Shared,
-    mut job: Job,
+    mut job: Box<Job>,
     failure: Box<Failure>,
     charge: Charge,
     ticket: Ticket,

@@ -14,11 +14,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive_core::Timestamp;
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{Clock, Delivery, PortError};
 
 use super::member::{Member, Reach};
 use super::watch::Watch;
-use crate::alarms::Alarms;
 use crate::client;
 use crate::copy::Copies;
 use crate::delay::Window;
@@ -146,14 +146,18 @@ impl Reader {
 
     /// Polls once, and takes what is there already.
     fn read(&mut self) {
-        let mut read: Vec<(Delivery, Timestamp)> = Vec::new();
+        let mut read: Vec<Delivery> = Vec::new();
+        let mut appended: Vec<((u32, u64), Timestamp)> = Vec::new();
         let mut wait = self.patience();
         let now = self.now();
+        let consumer = Arc::clone(&self.consumer);
         while read.len() < BATCH {
-            let consumer = Arc::clone(&self.consumer);
             match consumer.poll(wait) {
                 Some(Ok(record)) => {
-                    if let Some(delivery) = self.carve(&record, now) {
+                    if let Some((delivery, at)) = self.carve(&record, now) {
+                        if self.with.member.waits {
+                            appended.push(((delivery.tag.stream, delivery.tag.number), at));
+                        }
                         read.push(delivery);
                     }
                 }
@@ -169,7 +173,7 @@ impl Reader {
         if !read.is_empty() {
             self.with.alarms.clear("source_missing", group);
             self.with.alarms.clear("cannot_read", group);
-            self.take_in(read);
+            self.take_in(read, appended);
         }
     }
 
@@ -191,16 +195,11 @@ impl Reader {
         Some((self.carver.delivery(record, spot, now), appended))
     }
 
-    fn take_in(&mut self, read: Vec<(Delivery, Timestamp)>) {
-        let appended: Vec<((u32, u64), Timestamp)> = if self.with.member.waits {
-            read.iter().map(|(one, at)| ((one.tag.stream, one.tag.number), *at)).collect()
-        } else {
-            Vec::new()
-        };
-        let mut deliveries: Vec<Delivery> = read.into_iter().map(|(delivery, _)| delivery).collect();
-        let back = self.with.member.take_in(&mut deliveries);
+    /// Notes what was read; of what waits, `appended` says when it was written, in the same order.
+    fn take_in(&mut self, mut read: Vec<Delivery>, appended: Vec<((u32, u64), Timestamp)>) {
+        let back = self.with.member.take_in(&mut read);
         let mut times = appended.into_iter();
-        for delivery in deliveries {
+        for delivery in read {
             let key = (delivery.tag.stream, delivery.tag.number);
             let at = times.find(|(other, _)| *other == key).map_or(delivery.ready_at, |(_, at)| at);
             self.sort(Waits { delivery, appended: at });

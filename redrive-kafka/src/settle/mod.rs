@@ -14,10 +14,10 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{PortError, Settled};
 use tokio::sync::oneshot;
 
-use crate::alarms::Alarms;
 use crate::options::KafkaFlow;
 use crate::reader::{Member, Waits};
 use crate::topics::Topics;

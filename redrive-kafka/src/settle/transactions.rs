@@ -1,4 +1,8 @@
 //! Settling in transactions: copies and positions become visible together, or not at all.
+//!
+//! A producer whose transaction has just been committed is told to wait by the broker until that is written everywhere, and
+//! librdkafka asks again after 20 ms only. So there are two that take turns: transactions still follow one another, and
+//! of two positions that a group was given it keeps the later one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,31 +61,50 @@ type Positions = Vec<(Arc<str>, i32, Position)>;
 /// Settles in transactions.
 pub(super) struct Transactions {
     with: Settling,
-    producer: Option<Producer>,
+    producers: [Option<Producer>; 2],
+    /// Whose turn it is.
+    turn: usize,
 }
 
 impl Transactions {
     pub(super) fn new(with: Settling) -> Self {
-        Self { with, producer: None }
+        Self { with, producers: [None, None], turn: 0 }
     }
 
-    /// A first transaction takes half a second; nobody waits for this one.
+    /// A first transaction takes half a second; nobody waits for these. What an earlier process of this name left open
+    /// in either is ended.
     pub(super) fn warm_up(&mut self) {
-        if let Err(error) = self.producer() {
-            tracing::warn!(group = self.with.member.group, %error, "no transactional producer yet");
+        for _ in 0..self.producers.len() {
+            if let Err(error) = self.producer() {
+                tracing::warn!(group = self.with.member.group, %error, "no transactional producer yet");
+            }
+            self.pass_on();
         }
     }
 
-    /// The producer, made anew when there is none. Whatever the last one left open is ended by that.
+    /// The producer whose turn it is, made anew when there is none. Whatever the last one left open is ended by that.
     fn producer(&mut self) -> KafkaResult<&Producer> {
-        if self.producer.is_none() {
-            let id = format!("{}-{}", self.with.member.group, self.with.flow.instance);
+        let (group, instance) = (&self.with.member.group, &self.with.flow.instance);
+        let slot = &mut self.producers[self.turn];
+        if slot.is_none() {
+            let id =
+                if self.turn == 0 { format!("{group}-{instance}") } else { format!("{group}-{instance}-2") };
             let config = client::producer(&self.with.flow, Some(&id));
             let producer = Producer::from_config_and_context(&config, Home)?;
             producer.init_transactions(client::ANSWER)?;
-            self.producer = Some(producer);
+            *slot = Some(producer);
         }
-        self.producer.as_ref().ok_or(KafkaError::Canceled)
+        slot.as_ref().ok_or(KafkaError::Canceled)
+    }
+
+    /// The next transaction is the other one's.
+    fn pass_on(&mut self) {
+        self.turn = (self.turn + 1) % self.producers.len();
+    }
+
+    /// The producer is of no use any more.
+    fn drop_producer(&mut self) {
+        self.producers[self.turn] = None;
     }
 
     pub(super) fn settle(&mut self, entries: &mut [Entry], ours: Vec<usize>) {
@@ -197,7 +220,7 @@ impl Transactions {
             Err(error) => return Attempt::Away(format!("no transaction can be begun: {error}")),
         };
         if let Err(error) = producer.begin_transaction() {
-            self.producer = None;
+            self.drop_producer();
             return Attempt::Away(format!("no transaction can be begun: {error}"));
         }
         fail::point("kafka.after_begin");
@@ -211,7 +234,10 @@ impl Transactions {
         fail::point("kafka.after_delivery");
         let places = by_entry(entries, group, &answered);
         match self.release(&consumer, &positions) {
-            Ok(()) => Attempt::Done(places),
+            Ok(()) => {
+                self.pass_on();
+                Attempt::Done(places)
+            }
             Err(Failed::Abort(error)) => {
                 self.give_up();
                 let why = format!("a transaction was given up: {error}");
@@ -231,7 +257,9 @@ impl Transactions {
 
     /// Adds the positions and commits. When that ends, it is known whether it worked, unless the producer failed.
     fn release(&self, consumer: &BaseConsumer<Watch>, positions: &Positions) -> Result<(), Failed> {
-        let Some(producer) = &self.producer else { return Err(Failed::Producer(KafkaError::Canceled)) };
+        let Some(producer) = &self.producers[self.turn] else {
+            return Err(Failed::Producer(KafkaError::Canceled));
+        };
         let list = commit::list(positions).map_err(Failed::Abort)?;
         let unknown = KafkaError::ConsumerCommit(RDKafkaErrorCode::UnknownMemberId);
         let Some(metadata) = consumer.group_metadata() else { return Err(Failed::Abort(unknown)) };
@@ -248,12 +276,12 @@ impl Transactions {
 
     fn give_up(&mut self) {
         metrics::aborted(&self.with.flow.flow);
-        let Some(producer) = &self.producer else { return };
+        let Some(producer) = &self.producers[self.turn] else { return };
         if let Err(Failed::Abort(error) | Failed::Producer(error)) =
             step(|| producer.abort_transaction(STEP), |tries| tries < 4)
         {
             tracing::warn!(%error, "a transaction cannot be given up; its producer is made anew");
-            self.producer = None;
+            self.drop_producer();
         }
     }
 
@@ -266,7 +294,7 @@ impl Transactions {
         places: Vec<Vec<Place>>,
         error: &KafkaError,
     ) -> Attempt {
-        self.producer = None;
+        self.drop_producer();
         let about = self.with.member.group.clone();
         let mut pause = PAUSE;
         loop {

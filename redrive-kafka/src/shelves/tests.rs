@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
-use redrive_core::Headers;
-use redrive_core::headers::{self, Origin, Spelling};
+use redrive_core::headers::{self, Origin, Spelling, Trail};
+use redrive_core::{Envelope, Headers, Message};
 
 use super::*;
 use crate::look::tests::Place;

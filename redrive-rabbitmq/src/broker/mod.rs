@@ -10,13 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redrive_core::headers::Trail;
 use redrive_core::{Message, Text, Timestamp};
+use redrive_engine::adapter::{Alarms, Rules};
 use redrive_engine::port::{
     Broker, BrokerAlarm, Capabilities, Clock, Depth, NewMessage, Overdue, PortError, Published, QueueInfo,
     Refusal, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
     SystemClock, Topology, Whereabouts,
 };
 
-use crate::alarms::Alarms;
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
@@ -24,7 +24,6 @@ use crate::not_adopted::NotAdopted;
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::positions::{Positions, StreamPosition};
 use crate::reader::{Carver, RabbitSource, Reader, Reading};
-use crate::rules::Rules;
 use crate::settle::Settler;
 use crate::stuck::Stuck;
 use crate::topology::Needs;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use redrive_core::Timestamp;
 use redrive_core::dialect::Death;
 use redrive_core::headers::Trail;
+use redrive_engine::adapter::Rules;
 use redrive_engine::port::{Carried, Delivery, SourceRef, Tag};
 use sha2::{Digest as _, Sha256};
 
 use crate::copy::KIND;
-use crate::rules::Rules;
 use crate::wire::{self, Read, Route};
 use crate::{QueueKind, RabbitFlow, names};
 

@@ -9,6 +9,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
+use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{Clock, Delivery, Depth, EntryId, PortError, Revoked, Room};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -18,7 +19,6 @@ use tokio_util::time::DelayQueue;
 
 use super::carver::{Carver, Found};
 use super::session::Session;
-use crate::alarms::Alarms;
 use crate::copy::Copies;
 use crate::link::{self, Link};
 use crate::look::{ANSWER, Counted, Look};

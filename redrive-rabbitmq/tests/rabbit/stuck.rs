@@ -49,7 +49,7 @@ async fn waits(
         trail: Some(Box::new(trail)),
         ..redrive_engine::port::Settlement::plain(delivery, outcome)
     };
-    let Settled { copy } = broker.settle(&[settlement]).await.remove(0).unwrap();
+    let Settled { copy, .. } = broker.settle(&[settlement]).await.remove(0).unwrap();
     Overdue { entry, due_at: until, copy: copy.expect("a place") }
 }
 

@@ -2,20 +2,20 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use redrive_engine::port::HeaderRules;
+use crate::port::HeaderRules;
 
 /// The rules, known from the first subscription on.
 #[derive(Debug, Default)]
-pub(crate) struct Rules(RwLock<HeaderRules>);
+pub struct Rules(RwLock<HeaderRules>);
 
 impl Rules {
     /// The rules of now. Cheap to have.
-    pub(crate) fn get(&self) -> HeaderRules {
+    pub fn get(&self) -> HeaderRules {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on these.
-    pub(crate) fn set(&self, rules: &HeaderRules) {
+    pub fn set(&self, rules: &HeaderRules) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules.clone();
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redrive_engine::port::BrokerAlarm;
+use crate::port::BrokerAlarm;
 
-/// The alarms of a flow's broker: each by its name and by what it is about, a queue mostly.
+/// The alarms of a flow's broker: each by its name and by what it is about, a topic or a queue mostly.
 #[derive(Debug, Default)]
-pub(crate) struct Alarms {
+pub struct Alarms {
     all: Mutex<BTreeMap<(&'static str, String), String>>,
     /// Whether there are any: asked after every batch that went well.
     any: AtomicBool,
@@ -20,18 +20,18 @@ impl Alarms {
     }
 
     /// Something is the matter; the last word on it counts.
-    pub(crate) fn raise(&self, name: &'static str, about: &str, why: String) {
+    pub fn raise(&self, name: &'static str, about: &str, why: String) {
         self.book().insert((name, about.to_owned()), why);
         self.any.store(true, Ordering::Release);
     }
 
     /// It is over.
-    pub(crate) fn clear(&self, name: &'static str, about: &str) {
+    pub fn clear(&self, name: &'static str, about: &str) {
         self.clear_all(|known, other| known == name && other == about);
     }
 
     /// All that fit are over.
-    pub(crate) fn clear_all(&self, over: impl Fn(&'static str, &str) -> bool) {
+    pub fn clear_all(&self, over: impl Fn(&'static str, &str) -> bool) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
@@ -41,7 +41,7 @@ impl Alarms {
     }
 
     /// All of them, one of each name.
-    pub(crate) fn all(&self) -> Vec<BrokerAlarm> {
+    pub fn all(&self) -> Vec<BrokerAlarm> {
         let mut alarms: Vec<BrokerAlarm> =
             self.book().iter().map(|((name, _), why)| BrokerAlarm { name, why: why.clone() }).collect();
         alarms.dedup_by_key(|alarm| alarm.name);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_about_one_queue_outlives_good_news_of_another() {
+    fn an_alarm_about_one_place_outlives_good_news_of_another() {
         let alarms = Alarms::default();
         alarms.raise("copy_refused", "a", "too large".to_owned());
         alarms.raise("copy_refused", "b", "not allowed".to_owned());
