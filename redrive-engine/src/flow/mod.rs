@@ -7,7 +7,7 @@
 //! ```
 //! Each part is one task (the workers are as many as calls may run at once) and hands values on; nothing reaches
 //! back. What is in hand is bounded by messages and by bytes.
-#![allow(clippy::vec_box, reason = "a job goes through many hands, and what is moved each time is its address")]
+#![allow(clippy::vec_box, reason = "a job goes through many hands; what is moved is its address")]
 
 mod alarms;
 mod aside;
