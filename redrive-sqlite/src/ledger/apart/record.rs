@@ -406,7 +406,11 @@ fn overruled(before: &Stored, record: &Record, keeper: Keeper) -> bool {
     let open = record.state.is_unresolved();
     if before.keeper != Some(Keeper::Broker) {
         // The message is here, and is handed out from here alone. What the broker settles of it was in hand before that,
-        // or is told late; only that it came to an end is news, and not to a person who has decided since.
+        // or is told late; only that it came to an end is news, and not to a person who has decided since. Whoever sent
+        // it once more at that moment has not decided against it: what has succeeded is not tried again.
+        if !open && before.state == EntryState::Waiting {
+            return false;
+        }
         let by_person = before.person.is_some();
         return before.person.is_some_and(|person| person >= record.at.as_millis())
             || (open && (by_person || keeper == Keeper::Broker));

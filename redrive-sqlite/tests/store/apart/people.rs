@@ -111,6 +111,22 @@ async fn an_attempt_that_was_under_way_and_succeeds_ends_the_message() {
 }
 
 #[tokio::test]
+async fn what_had_succeeded_when_a_person_sent_it_once_more_is_not_tried_again() {
+    let mut world = World::new().await;
+    let first = world.fails(&original("a", 1), world.later(10));
+    world.record(&[at_broker(&first, 40)]).await;
+    world.fixture.clock.advance(10);
+    let mut ends = recovered(&copy_of(&first, 40), world.now());
+    ends.record.as_mut().unwrap().flow = FLOW.into();
+    world.fixture.clock.advance(1);
+    world.act(Deed::RetryNow, entry_id(&first)).await;
+    world.record(&[told(&ends, Keeper::Broker)]).await;
+    assert_eq!(world.state(&first).await, EntryState::Recovered);
+    assert_eq!(world.at_home().await, 0, "it is not tried again");
+    assert_sound(&world.store).await;
+}
+
+#[tokio::test]
 async fn a_dead_letter_is_replayed_from_home() {
     let mut world = World::new().await;
     let dead = world.fails(&original("a", 1), Outcome::DeadLetter);
