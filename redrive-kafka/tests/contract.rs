@@ -262,15 +262,65 @@ testkit::contract_tests!(
     (flavor = "multi_thread", worker_threads = 2)
 );
 
-/// The same with a ledger that keeps where bodies lie.
+/// What has to do with bodies, with a ledger that keeps where they lie.
 mod by_pointer {
     use super::OnKafka;
 
     testkit::contract_tests!(
-        match OnKafka::new(true) {
+        @each match OnKafka::new(true) {
             Some(kafka) => kafka,
             None => return,
         },
-        (flavor = "multi_thread", worker_threads = 2)
+        (flavor = "multi_thread", worker_threads = 2),
+        exits::dead_letters_are_kept,
+        exits::parked_messages_are_kept,
+        exits::discarded_messages_stay_on_the_record,
+        exits::a_rejection_publishes_its_event,
+        exits::a_rejection_without_a_target_is_parked,
+        exits::a_rejection_that_its_target_refuses_is_parked,
+        bytes::any_bytes_come_back,
+        bytes::an_empty_body_comes_back,
+        bytes::a_null_body_comes_back,
+        bytes::ten_megabytes_come_back,
+        bytes::foreign_headers_are_untouched,
+        bytes::own_headers_never_pile_up,
+        bytes::forged_headers_do_no_harm,
+        deeds::retry_now_does_not_wait,
+        deeds::retry_now_racing_expiry_makes_one_attempt,
+        deeds::retry_now_begins_a_dead_message_again,
+        deeds::cancel_takes_a_retry_back,
+        deeds::discard_can_be_undone,
+        deeds::park_and_archive_put_messages_aside,
+        deeds::reroute_sends_elsewhere,
+        deeds::a_copy_is_a_new_message,
+        deeds::a_copy_inherits_what_it_does_not_bring,
+        deeds::deeds_by_filter_touch_what_fits,
+        deeds::deeds_stand_in_the_audit,
+        replays::a_replay_knows_every_outcome,
+        replays::a_replay_can_be_paused_and_survives_a_restart,
+        replays::a_cancelled_replay_leaves_the_rest,
+        replays::a_replay_keeps_its_rate_and_maximum,
+        replays::a_replay_takes_ids,
+        replays::the_flow_drops_a_replays_double,
+        ledger::an_entry_answers_the_questions,
+        ledger::history_keeps_the_first_and_the_last,
+        ledger::filters_select_what_they_say,
+        ledger::pages_follow_each_other,
+        ledger::groups_and_counts_keep_up,
+        ledger::retention_takes_only_what_is_finished,
+        apart::a_copy_that_went_another_way_is_dropped,
+        apart::a_cancelled_copy_is_dropped,
+        apart::a_crash_between_ledger_and_broker_keeps_the_lane,
+        apart::a_crash_after_a_second_failure_loses_nothing,
+        apart::a_crash_before_a_dead_letter_keeps_it,
+        apart::a_ledger_that_is_away_holds_up_nobody,
+        apart::a_rebuild_brings_back_what_is_open,
+        apart::a_source_replay_goes_to_the_flow_alone,
+        apart::a_dead_letter_that_is_sent_in_again_is_a_message_of_its_own,
+        unseen::a_copy_that_was_moved_on_is_waited_for,
+        unseen::a_retry_that_the_ledger_never_heard_of_is_made,
+        unseen::a_dead_letter_that_the_ledger_never_heard_of_is_one,
+        unseen::a_new_ledger_brings_nothing_back_that_was_resolved,
+        unseen::what_people_stopped_does_not_run_for_a_new_ledger,
     );
 }
