@@ -21,6 +21,10 @@ use crate::{DeadLetterFormat, client};
 
 /// How long nothing may come of a partition.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long what was committed may take to be readable, and how often that is looked at: a commit is answered before its
+/// end is written everywhere.
+const WRITTEN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Records that are read over on the way to the next one that is wanted; a longer way is jumped.
 const STRIDE: i64 = 200;
 /// How long before its end a body is copied: a tenth of its time, and no less than this.
@@ -69,13 +73,20 @@ impl Wanted<'_> {
     fn read(&self, look: &Look, consumer: &Onlooker, found: &mut [Option<Message>]) -> Result<(), PortError> {
         let Self { topic, partition, .. } = *self;
         // No partition, no records.
-        let Some((low, high)) = look::ends(consumer, topic, partition)? else { return Ok(()) };
+        let Some((low, mut high)) = look::ends(consumer, topic, partition)? else { return Ok(()) };
+        let written = Instant::now() + WRITTEN;
         let mut carver = Carver::new(look.rules());
         let mut rest = self.offsets.iter().copied().filter(|(offset, _)| *offset >= low).peekable();
         let mut next = None;
         let mut deadline = Instant::now() + PATIENCE;
         while let Some((offset, _)) = rest.peek().copied() {
             let doing = || format!("cannot read {topic}/{partition}/{offset}");
+            if offset >= high && Instant::now() < written {
+                std::thread::sleep(LOOK_AGAIN);
+                let Some(ends) = look::ends(consumer, topic, partition)? else { return Ok(()) };
+                high = ends.1;
+                continue;
+            }
             if offset >= high {
                 let why = format!("{}: what can be read there ends at {high}", doing());
                 return Err(PortError::Unavailable(why));

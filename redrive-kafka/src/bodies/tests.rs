@@ -44,6 +44,11 @@ async fn bodies_are_read_by_their_places_and_what_is_gone_is_told_from_what_cann
     tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
     let found = fetch_all(&look, &[at(1, 3), at(1, 4), at(1, 5)]).await.unwrap();
     assert_eq!(bodies(&found), [None, None, Some("5")]);
+    // What has just been committed is readable a moment later.
+    let late = vec![(Some("late"), Headers::new())];
+    let last = [at(1, 500)];
+    let (found, _) = tokio::join!(fetch_all(&look, &last), place.write(&topic, 1, late));
+    assert_eq!(bodies(&found.unwrap()), [Some("late")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
