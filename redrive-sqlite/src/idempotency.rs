@@ -239,6 +239,19 @@ impl KeyStore for IdempotencyStore {
         self.step(move |sql| claim(sql, key, fingerprint, now, until)).await
     }
 
+    async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
+        let id = lease.token.cast_signed();
+        self.step(move |sql| {
+            let changed = sql
+                .prepare_cached(
+                    "UPDATE idempotency_keys SET expires_at = ?2 WHERE id = ?1 AND status IS NULL",
+                )?
+                .execute(params![id, until.as_millis()])?;
+            Ok(changed == 1)
+        })
+        .await
+    }
+
     async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
         let id = lease.token.cast_signed();
         self.step(move |sql| {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use super::held::Held;
 use super::idempotency::Shared;
+use super::keeping::store_failed;
 use super::refused::Refused;
 use super::request::{IDEMPOTENCY_KEY, is_idempotent};
 use crate::idempotency::{Answer, Claim, Claimed, IdempotencyKey, KeyStore};
@@ -52,14 +54,18 @@ impl<K: KeyStore> Shared<K> {
             now: settings.clock.wall(),
             lease: settings.lease,
         };
+        let since = Instant::now();
         match shared.store.claim(claim).await {
-            Ok(Claimed::First(lease)) => Ok(First::Lease(Held::new(Arc::clone(shared), lease))),
+            Ok(Claimed::First(lease)) => Ok(First::Lease(Held::new(Arc::clone(shared), lease, since))),
             Ok(Claimed::Done(answer)) if answer.body.is_none() => Err(Refused::NotKept),
             Ok(Claimed::Done(answer)) => Ok(First::Answer(answer)),
             Ok(Claimed::Running) => Err(Refused::Running(settings.retry_after)),
             Ok(Claimed::Other) => Err(Refused::Other),
             // Without the store nobody knows whether this is the first, so it is not run.
-            Err(error) => Err(Refused::Store(error, settings.retry_after)),
+            Err(error) => {
+                store_failed("claim", &error);
+                Err(Refused::Store(settings.retry_after))
+            }
         }
     }
 }

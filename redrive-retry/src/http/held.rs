@@ -1,24 +1,30 @@
 //! The right to run a request, from its claim until its answer is remembered.
 
+use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::request::Parts as Head;
-use http::response::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::claim::First;
 use super::idempotency::Shared;
+use super::keeping::{Keeping, answer, store_failed};
 use super::remembered::{AnswerBody, Read, read, remembered};
 use crate::CallBudget;
-use crate::idempotency::{Answer, KeyStore, Lease, StoreError};
+use crate::idempotency::{KeyStore, Lease};
 
 /// The right to run a request, and to say what came of it.
 pub(crate) struct Held<K: KeyStore> {
     shared: Arc<Shared<K>>,
     lease: Option<Lease>,
+    /// Since when the lease runs.
+    since: Instant,
 }
 
 /// Claims the key, calls the service and remembers its answer, in a task of its own: a client that goes away drops the
@@ -46,7 +52,8 @@ where
             Ok(First::Answer(answer)) => return Ok(remembered(answer)),
             Err(refused) => return Ok(refused.answer()),
         };
-        match service.call(Request::from_parts(head, B::from(body))).await {
+        let running = service.call(Request::from_parts(head, B::from(body)));
+        match held.renewed(running).await {
             Ok(answer) => Ok(held.answered(answer).await),
             Err(error) => {
                 held.let_go().await;
@@ -65,52 +72,88 @@ where
 }
 
 impl<K: KeyStore> Held<K> {
-    pub(crate) fn new(shared: Arc<Shared<K>>, lease: Lease) -> Self {
-        Self { shared, lease: Some(lease) }
+    /// A lease that was asked for then.
+    pub(crate) fn new(shared: Arc<Shared<K>>, lease: Lease, since: Instant) -> Self {
+        Self { shared, lease: Some(lease), since }
+    }
+
+    /// Does the work and renews the lease meanwhile: it is there for a process that has died, and this one has not.
+    async fn renewed<T>(&mut self, work: impl Future<Output = T> + Send) -> T {
+        let (mut work, mut renewals) = (pin!(work), pin!(self.renew()));
+        let mut has_waited = false;
+        std::future::poll_fn(|cx| {
+            // First, because work that is never out of something to do would leave the timer no turn.
+            if has_waited {
+                never(renewals.as_mut().poll(cx));
+            }
+            let polled = work.as_mut().poll(cx);
+            // Most work ends before it waits, and needs no timer.
+            if polled.is_pending() && !has_waited {
+                has_waited = true;
+                never(renewals.as_mut().poll(cx));
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Renews the lease each time a third of it is over, so that a store may be away for a moment.
+    async fn renew(&mut self) -> Infallible {
+        let Shared { store, settings } = &*self.shared;
+        let third = settings.lease / 3;
+        let mut pause = third.saturating_sub(self.since.elapsed());
+        while let Some(lease) = &self.lease {
+            tokio::time::sleep(pause).await;
+            pause = third;
+            let since = Instant::now();
+            match store.extend(lease, settings.clock.wall() + settings.lease).await {
+                Ok(true) => self.since = since,
+                // It is another's by now.
+                Ok(false) => break,
+                Err(error) => store_failed("extend", &error),
+            }
+        }
+        std::future::pending().await
     }
 
     /// Remembers what was answered, or lets the key go.
-    async fn answered<A>(&mut self, answer: Response<A>) -> Response<AnswerBody<A>>
+    async fn answered<A>(&mut self, response: Response<A>) -> Response<AnswerBody<A>>
     where
-        A: Body<Data = Bytes> + Unpin,
+        A: Body<Data = Bytes> + Unpin + Send,
+        A::Error: Send,
     {
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         if !is_remembered(parts.status) {
             self.let_go().await;
             return Response::from_parts(parts, AnswerBody::untouched(body));
         }
-        let (kept, body) = match read(body, self.shared.settings.answer_limit).await {
+        let reading = read(body, self.shared.settings.answer_limit, self.shared.settings.lease);
+        let (kept, body) = match self.renewed(reading).await {
             Read::Whole(bytes, body) => (Some(bytes), body),
             // The head says that it was done, and doing it once more would not mend the body.
             Read::Part(body) => (None, body),
         };
-        self.remember(&parts, kept).await;
-        Response::from_parts(parts, body)
-    }
-
-    /// The request was done and is answered, whatever becomes of this. What could not be remembered at all stays
-    /// claimed until its lease is over.
-    async fn remember(&mut self, parts: &Parts, body: Option<Bytes>) {
-        let Some(lease) = self.lease.take() else { return };
-        let Shared { store, settings } = &*self.shared;
-        let status = parts.status.as_u16();
-        let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-            (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes()))
-        };
-        let answer = Answer { status, headers: parts.headers.iter().map(header).collect(), body };
-        let until = settings.clock.wall() + settings.keep;
-        if let Err(StoreError::Full(_)) = store.remember(&lease, answer, until).await {
-            // That it was done takes less room than what was answered.
-            let done = Answer { status, headers: Vec::new(), body: None };
-            let _ = store.remember(&lease, done, until).await;
+        if let Some(lease) = self.lease.take() {
+            let until = self.shared.settings.clock.wall() + self.shared.settings.keep;
+            let (shared, since, answer) = (Arc::clone(&self.shared), self.since, answer(&parts, kept));
+            Keeping { shared, lease, since, answer, until }.keep().await;
         }
+        Response::from_parts(parts, body)
     }
 
     async fn let_go(&mut self) {
         if let Some(lease) = self.lease.take() {
-            // At the worst it waits for the lease to be over.
-            let _ = self.shared.store.release(&lease).await;
+            // At the worst a repetition waits for the lease to be over.
+            let released = self.shared.store.release(&lease).await;
+            let _ = released.inspect_err(|error| store_failed("release", error));
         }
+    }
+}
+
+/// Says of a future without an end that it has none.
+fn never(polled: Poll<Infallible>) {
+    match polled {
+        Poll::Pending => {}
     }
 }
 

@@ -28,7 +28,8 @@ use crate::{BuildError, SharedClock};
 /// | the first with its key | that of the service, which is remembered for a day |
 /// | a repetition | the remembered answer, with `idempotency-replayed: true` |
 /// | a repetition while the first is running | 409 with `Retry-After` |
-/// | a repetition of what was done, and whose answer was too large to be kept or broke off | 409 without |
+/// | a repetition of what was done, and whose answer was too large to be kept, took longer than a lease or broke off | 409 without |
+/// | a repetition of what was done, while the store refuses to remember it | 409 with `Retry-After`: remembering is tried again until the lease is over, and then the repetition is run |
 /// | the same key with another method, path or body | 422 |
 /// | a key that is none, or none where one is required | 400 |
 /// | a body that is too large to be compared | 413 |
@@ -39,8 +40,16 @@ use crate::{BuildError, SharedClock};
 /// failed or panicked: the next attempt runs it again.
 ///
 /// The key is claimed and the service run in a task of its own, so a client that goes away does not stop it: what it
-/// was answered is remembered, and the client's next attempt gets that. Only when the process ends meanwhile is a repetition run
-/// again, when the lease is over.
+/// was answered is remembered, and the client's next attempt gets that. The lease is renewed while the service runs and
+/// its answer is read. Only when the process ends meanwhile, or the store is away for longer than a lease, is a
+/// repetition run again, when the lease is over.
+///
+/// The head of an answer is handed on when its body was read to its end, to its limit, or for as long as a lease; a
+/// stream that goes on after that goes on to the client, and is not remembered. Answers that are streams for long are
+/// better served without a key.
+///
+/// What waits does so on tokio's timer, which the runtime has to have. With the feature `telemetry`, what a store says
+/// when it fails is an event of `tracing`; clients are not told.
 ///
 /// Requests without a key, and those of methods that are [idempotent](super::is_idempotent) by themselves, pass as they
 /// are.
@@ -111,14 +120,16 @@ impl<K: KeyStore> IdempotencyLayer<K> {
         Self { store: Arc::new(store), settings }
     }
 
-    /// How long an answer is remembered. Default: a day. No time at all is refused: each repetition would run again.
+    /// How long an answer is remembered. Default: a day. Less than a millisecond is refused: each repetition would run
+    /// again.
     pub fn keep(mut self, time: Duration) -> Result<Self, BuildError> {
         self.settings.keep = some(time, "keep")?;
         Ok(self)
     }
 
-    /// How long a service may run before its process is taken for dead and a repetition runs it again. It has to be
-    /// longer than the service's own timeout. Default: a minute. No time at all is refused.
+    /// How long after its last sign a process is taken for dead and a repetition runs the service again. A process
+    /// that lives gives a sign each third of it. Also how long an answer's body is read before it is handed on.
+    /// Default: a minute. Less than a millisecond is refused.
     pub fn lease(mut self, time: Duration) -> Result<Self, BuildError> {
         self.settings.lease = some(time, "lease")?;
         Ok(self)
@@ -162,9 +173,9 @@ impl<K: KeyStore> IdempotencyLayer<K> {
     }
 }
 
-/// A time that is none is no time.
+/// A time that is none is no time. Stores count milliseconds, and to them less than one is none.
 fn some(time: Duration, name: &'static str) -> Result<Duration, BuildError> {
-    if time.is_zero() { Err(BuildError::NoTime(name)) } else { Ok(time) }
+    if time.as_millis() == 0 { Err(BuildError::NoTime(name)) } else { Ok(time) }
 }
 
 impl<K> Clone for IdempotencyLayer<K> {

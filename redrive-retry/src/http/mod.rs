@@ -40,6 +40,7 @@ mod answer;
 mod claim;
 mod held;
 mod idempotency;
+mod keeping;
 mod refused;
 mod remembered;
 mod replay_body;
@@ -49,6 +50,7 @@ mod reqwest_client;
 #[cfg(feature = "reqwest-middleware")]
 mod reqwest_middleware;
 mod retry;
+mod size;
 
 pub use answer::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, Retried, is_retryable};
 pub use idempotency::{IdempotencyLayer, Idempotent};

@@ -8,7 +8,6 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::Body;
 
 use super::remembered::AnswerBody;
-use crate::idempotency::StoreError;
 
 /// A request that is answered without asking the service.
 pub(crate) enum Refused {
@@ -19,7 +18,7 @@ pub(crate) enum Refused {
     Running(Duration),
     Other,
     NotKept,
-    Store(StoreError, Duration),
+    Store(Duration),
 }
 
 impl Refused {
@@ -52,9 +51,13 @@ impl Refused {
             Self::NotKept => (
                 StatusCode::CONFLICT,
                 None,
-                "the request with this Idempotency-Key was done; its answer was not kept, because it was too large or broke off".to_owned(),
+                "the request with this Idempotency-Key was done; its answer was not kept, because it was too large, took too long or broke off".to_owned(),
             ),
-            Self::Store(error, after) => (StatusCode::SERVICE_UNAVAILABLE, Some(*after), error.to_string()),
+            Self::Store(after) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Some(*after),
+                "whether this Idempotency-Key was used cannot be told now; repeat the request later".to_owned(),
+            ),
         };
         let mut answer = Response::new(AnswerBody::whole(Bytes::from(text)));
         *answer.status_mut() = status;

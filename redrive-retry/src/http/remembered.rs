@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 
+use super::size::behind;
 use crate::idempotency::Answer;
 
 /// On an answer that was remembered.
@@ -44,29 +47,47 @@ impl<B: Body> AnswerBody<B> {
 pub(crate) enum Read<B: Body> {
     /// All of it, to be remembered and to be sent.
     Whole(Bytes, AnswerBody<B>),
-    /// Too much of it, or it broke off: to be sent only, until there.
+    /// Too much of it, or it took too long or broke off: to be sent only, with what is still to come.
     Part(AnswerBody<B>),
 }
 
-/// Reads a body, at most so many bytes of it.
-pub(crate) async fn read<B>(body: B, limit: usize) -> Read<B>
+/// Reads a body, at most so many bytes of it and so long: whoever waits for it has nothing before this ends.
+pub(crate) async fn read<B>(body: B, limit: usize, time: Duration) -> Read<B>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let mut body = body;
+    let (mut body, began) = (body, Instant::now());
     let (mut first, mut bytes) = (VecDeque::new(), 0);
+    let mut over = pin!(None);
     loop {
-        match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            None => break,
-            Some(Ok(frame)) => {
+        let next = std::future::poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            // Most bodies are there already, and need no timer.
+            Poll::Pending => {
+                if over.is_none() {
+                    over.set(Some(tokio::time::sleep(time.saturating_sub(began.elapsed()))));
+                }
+                over.as_mut().as_pin_mut().map_or(Poll::Pending, |over| over.poll(cx).map(|()| None))
+            }
+        });
+        match next.await {
+            Some(None) => break,
+            Some(Some(Err(fault))) => {
+                return Read::Part(AnswerBody { first, rest: None, fault: Some(fault) });
+            }
+            // It says nothing, and any number of them would be within the limit.
+            Some(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+            Some(Some(Ok(frame))) => {
                 bytes += frame.data_ref().map_or(0, Bytes::len);
                 first.push_back(frame);
             }
-            Some(Err(fault)) => return Read::Part(AnswerBody { first, rest: None, fault: Some(fault) }),
+            None => return Read::Part(AnswerBody { first, rest: Some(body), fault: None }),
         }
-        if bytes > limit {
+        // A body that always has something lets neither a timer nor another task have a turn.
+        if bytes > limit || began.elapsed() >= time {
             return Read::Part(AnswerBody { first, rest: Some(body), fault: None });
         }
+        tokio::task::coop::consume_budget().await;
     }
     let mut pieces = first.iter().filter_map(Frame::data_ref);
     let whole = match (pieces.next(), pieces.next()) {
@@ -106,13 +127,9 @@ impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
         if self.fault.is_some() {
             return SizeHint::default();
         }
-        let first: usize = self.first.iter().filter_map(Frame::data_ref).map(Bytes::len).sum();
-        let mut hint = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
-        if let Some(upper) = hint.upper() {
-            hint.set_upper(upper + first as u64);
-        }
-        hint.set_lower(hint.lower() + first as u64);
-        hint
+        let first: u64 = self.first.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum();
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        behind(first, &rest)
     }
 }
 

@@ -13,6 +13,8 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::size::behind;
+
 /// A body that keeps what it has sent; see the module's text. Clones are the same body from its beginning.
 ///
 /// ```
@@ -258,12 +260,8 @@ impl<B: Body<Data = Bytes>> Body for ReplayBody<B> {
             return SizeHint::default();
         }
         let kept: u64 = shared.kept.iter().skip(self.sent).map(|piece| piece.len() as u64).sum();
-        let mut hint = shared.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
-        if let Some(upper) = hint.upper() {
-            hint.set_upper(upper + kept);
-        }
-        hint.set_lower(hint.lower() + kept);
-        hint
+        let rest = shared.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        behind(kept, &rest)
     }
 }
 

@@ -146,6 +146,18 @@ impl State {
         }
     }
 
+    fn extend(&mut self, lease: &Lease, until: Timestamp) -> bool {
+        let name = request(lease);
+        if self.held_by(lease).is_none() {
+            return false;
+        }
+        let Some(entry) = self.entries.get_mut(&name) else { return false };
+        self.ends.remove(&(entry.until, name.clone()));
+        entry.until = until;
+        self.ends.insert((until, name));
+        true
+    }
+
     fn remember(&mut self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
         let Some(fingerprint) = self.held_by(lease) else { return Ok(false) };
         let Some(running) = self.remove(&request(lease)) else { return Ok(false) };
@@ -167,6 +179,10 @@ fn request(lease: &Lease) -> Name {
 impl KeyStore for MemoryStore {
     async fn claim(&self, claim: Claim<'_>) -> Result<Claimed, StoreError> {
         self.state().claim(claim)
+    }
+
+    async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.state().extend(lease, until))
     }
 
     async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {

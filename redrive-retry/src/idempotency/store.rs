@@ -17,7 +17,8 @@ pub struct Claim<'a> {
     pub fingerprint: [u8; 32],
     /// The time of day.
     pub now: Timestamp,
-    /// How long the first may run before another takes its place, as after a crash.
+    /// How long the first may go without [extending](KeyStore::extend) it before another takes its place, as after a
+    /// crash.
     pub lease: Duration,
 }
 
@@ -50,7 +51,7 @@ pub struct Answer {
     pub status: u16,
     /// The headers, in order.
     pub headers: Vec<(String, Bytes)>,
-    /// The body; nothing when it was too large to be kept, or broke off.
+    /// The body; nothing when it was too large to be kept, took too long or broke off.
     pub body: Option<Bytes>,
 }
 
@@ -80,6 +81,14 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Asks for a key.
     fn claim(&self, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
+    /// Holds the key until then, for a call that is still running. False, and nothing changes, when it was answered or
+    /// the lease is another's by now.
+    fn extend(
+        &self,
+        lease: &Lease,
+        until: Timestamp,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// Remembers the answer until then. False, and nothing changes, when the lease is another's by now.
     fn remember(
         &self,
@@ -95,6 +104,14 @@ pub trait KeyStore: Send + Sync + 'static {
 impl<S: KeyStore> KeyStore for Arc<S> {
     fn claim(&self, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send {
         (**self).claim(claim)
+    }
+
+    fn extend(
+        &self,
+        lease: &Lease,
+        until: Timestamp,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        (**self).extend(lease, until)
     }
 
     fn remember(

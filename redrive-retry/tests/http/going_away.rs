@@ -98,6 +98,10 @@ impl KeyStore for Far {
         claimed
     }
 
+    async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
+        self.store.extend(lease, until).await
+    }
+
     async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
         self.store.remember(lease, answer, until).await
     }

@@ -6,6 +6,7 @@ mod clients;
 mod extensions;
 mod faults;
 mod going_away;
+mod keeping;
 mod keys;
 mod last_answer;
 mod layer;

@@ -36,6 +36,7 @@ pub(crate) async fn holds<S: KeyStore + CallKeys>(store: &S) {
     one_is_the_first(store).await;
     a_released_key_is_free(store).await;
     a_lease_ends(store).await;
+    a_lease_is_extended(store).await;
     an_answer_is_forgotten_in_time(store).await;
     of_many_at_once_one_is_the_first(store).await;
     calls_keep_their_keys(store).await;
@@ -74,6 +75,19 @@ async fn a_lease_ends<S: KeyStore>(store: &S) {
     assert_eq!(store.remember(&dead, answer(), at(3_600)).await, Ok(false), "it is another's by now");
     assert_eq!(store.claim(claim("c", 1, 61)).await, Ok(Claimed::Running));
     assert_eq!(store.remember(&next, answer(), at(3_600)).await, Ok(true));
+}
+
+async fn a_lease_is_extended<S: KeyStore>(store: &S) {
+    let lease = first(store, claim("g", 1, 0)).await;
+    assert_eq!(store.extend(&lease, at(90)).await, Ok(true));
+    assert_eq!(store.claim(claim("g", 1, 89)).await, Ok(Claimed::Running));
+    let next = first(store, claim("g", 1, 90)).await;
+    assert_eq!(store.extend(&lease, at(1_000)).await, Ok(false), "it is another's by now");
+    assert_eq!(store.remember(&next, answer(), at(200)).await, Ok(true));
+    assert_eq!(store.extend(&next, at(1_000)).await, Ok(false), "it was answered");
+    let free = first(store, claim("g", 1, 200)).await;
+    store.release(&free).await.unwrap();
+    assert_eq!(store.extend(&free, at(1_000)).await, Ok(false), "nobody has it");
 }
 
 async fn an_answer_is_forgotten_in_time<S: KeyStore>(store: &S) {
