@@ -63,7 +63,9 @@ impl HttpReplay {
     /// Gives a request that needs a key and has none one of its own. Once for each logical call: every attempt has
     /// the same.
     pub(crate) fn prepare<Req: HttpRequest>(self, request: &mut Req) {
-        if self.generates_keys && !is_safe_to_repeat(request) {
+        // One that is there is the caller's, also if it is no key.
+        let is_missing = request.headers().get_all(IDEMPOTENCY_KEY).iter().all(HeaderValue::is_empty);
+        if self.generates_keys && is_missing && !is_idempotent(request.method()) {
             // A key is visible ASCII, so it is a value for a header.
             if let Ok(key) = HeaderValue::from_str(IdempotencyKey::new().as_str()) {
                 request.headers_mut().insert(IDEMPOTENCY_KEY, key);
@@ -73,7 +75,14 @@ impl HttpReplay {
 }
 
 fn is_safe_to_repeat<Req: HttpRequest>(request: &Req) -> bool {
-    is_idempotent(request.method()) || request.headers().contains_key(IDEMPOTENCY_KEY)
+    is_idempotent(request.method()) || has_key(request.headers())
+}
+
+/// Whether there is a key by which the other side can tell a repetition.
+fn has_key(headers: &HeaderMap) -> bool {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let (Some(key), None) = (keys.next(), keys.next()) else { return false };
+    key.to_str().is_ok_and(|key| key.parse::<IdempotencyKey>().is_ok())
 }
 
 impl<Req: HttpRequest> Replay<Req> for HttpReplay {

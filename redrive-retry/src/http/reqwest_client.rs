@@ -39,7 +39,8 @@ impl HttpRequest for Request {
 }
 
 impl<H: Hooks<HttpFailure<Response, reqwest::Error>>> HttpRetry<Client, H> {
-    /// A client of `reqwest` with the retryer's connect timeout.
+    /// A client of `reqwest` with the retryer's connect timeout, and without retries of its own: those of what HTTP/2
+    /// refused would be neither counted nor within any budget.
     ///
     /// ```no_run
     /// use redrive_retry::Retryer;
@@ -54,7 +55,8 @@ impl<H: Hooks<HttpFailure<Response, reqwest::Error>>> HttpRetry<Client, H> {
     /// # }
     /// ```
     pub fn reqwest(builder: ClientBuilder, retryer: Retryer<HttpAnswers, H>) -> reqwest::Result<Self> {
-        let client = builder.connect_timeout(retryer.connect_timeout()).build()?;
+        let client =
+            builder.connect_timeout(retryer.connect_timeout()).retry(reqwest::retry::never()).build()?;
         Ok(Self::new(client, retryer))
     }
 

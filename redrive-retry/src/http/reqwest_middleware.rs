@@ -15,13 +15,19 @@ use crate::{Attempt, Call, Hooks, NoHooks, Operation, Retryer};
 
 /// Retries requests, with everything that comes after it in the chain.
 ///
+/// A `reqwest` client sends again by itself what HTTP/2 refused, which is neither counted nor within any budget: switch
+/// that off, as here.
+///
 /// ```no_run
 /// use redrive_retry::Retryer;
 /// use redrive_retry::http::{HttpAnswers, RetryMiddleware};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let retryer = Retryer::builder().classify(HttpAnswers::default()).build()?;
-/// let client = reqwest::Client::builder().connect_timeout(retryer.connect_timeout()).build()?;
+/// let client = reqwest::Client::builder()
+///     .connect_timeout(retryer.connect_timeout())
+///     .retry(reqwest::retry::never())
+///     .build()?;
 /// let client = reqwest_middleware::ClientBuilder::new(client)
 ///     .with(RetryMiddleware::new(retryer).generate_keys())
 ///     .build();

@@ -77,3 +77,24 @@ async fn a_key_of_the_callers_own_is_kept() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_header_that_is_no_key_makes_nothing_repeatable() {
+    for client in ALL {
+        for (text, keys) in [("", false), ("two words", false), ("two words", true)] {
+            let server = Server::start([DOWN, OK]).await;
+            let mut request: Request<Full<Bytes>> = post(&server.url(), "{}");
+            request.headers_mut().insert("idempotency-key", text.parse().unwrap());
+            let came = client.send(request, quick(), keys).await;
+            let Came::Answer { status: 503, gave_up: Some((1, Stop::NotRepeatable)), .. } = came else {
+                panic!("{client:?} {text:?}: {came:?}");
+            };
+            assert_eq!(server.count(), 1, "{client:?} {text:?}");
+        }
+        let server = Server::start([DOWN, OK]).await;
+        let mut request: Request<Full<Bytes>> = post(&server.url(), "{}");
+        request.headers_mut().insert("idempotency-key", "".parse().unwrap());
+        assert_eq!(client.send(request, quick(), true).await, Came::ok(2), "{client:?}: it gets one");
+        assert!(server.received().iter().all(|request| request.key.as_deref() != Some("")));
+    }
+}

@@ -147,7 +147,9 @@ impl Head {
         loop {
             line.clear();
             stream.read_line(&mut line).await?;
-            let Some((name, value)) = line.trim_end().split_once(": ") else { return Ok(Some(head)) };
+            let Some((name, value)) = line.trim_end_matches(['\r', '\n']).split_once(": ") else {
+                return Ok(Some(head));
+            };
             match name.to_ascii_lowercase().as_str() {
                 "idempotency-key" => head.key = Some(value.to_owned()),
                 "content-length" => head.length = value.parse().ok(),
