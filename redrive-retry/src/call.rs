@@ -292,6 +292,7 @@ where
                     self.step.set(Step::Seat { acquire });
                 }
                 Err(stop) => {
+                    *self.place = None;
                     self.step.set(Step::Done);
                     return Poll::Ready(Err(run.give_up(inner, stop)));
                 }

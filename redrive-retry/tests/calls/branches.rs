@@ -265,6 +265,17 @@ async fn a_place_is_held_by_an_attempt_and_not_by_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_ended_holds_no_place_even_before_it_is_dropped() {
+    let bulkhead = Bulkhead::new(1, 0).unwrap();
+    let retryer = known().bulkhead(bulkhead.clone()).build().unwrap();
+    let service = Service::new([OK]);
+    let mut call = std::pin::pin!(retryer.call(|attempt| service.call(attempt)));
+    // It has its place when it finds that no call is left.
+    let error = CallBudget::new(Some(0), None).scope(call.as_mut()).await.unwrap_err();
+    assert_eq!((error.stop(), bulkhead.running()), (Stop::CallBudget, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_bulkhead_refuses_at_once_and_a_seat_is_given_up_at_the_deadline() {
     let bulkhead = Bulkhead::new(1, 1).unwrap();
     let retryer = known().bulkhead(bulkhead.clone()).build().unwrap();
