@@ -1,10 +1,10 @@
 //! A call that succeeds allocates nothing: what stands around every call must not cost every call.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use redrive_retry::guard::{BreakerConfig, Rate};
-use redrive_retry::{Bulkhead, CircuitBreaker, RateLimiter, Retryer, SharedBudget};
+use redrive_retry::{Bulkhead, CallBudget, CircuitBreaker, RateLimiter, Retryer, SharedBudget};
 
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -65,4 +65,37 @@ fn a_call_that_heals_after_a_few_failures_allocates_nothing_either() {
         let counted = allocation_counter::measure(|| assert!(matches!(call(failures), Poll::Ready(Ok(())))));
         assert_eq!(counted.count_total, expected, "after {failures} failures");
     }
+}
+
+/// Ready when it is asked the second time.
+struct Second(bool);
+
+impl Future for Second {
+    type Output = Result<u32, u32>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(Ok(1)) } else { Poll::Pending }
+    }
+}
+
+#[test]
+fn an_attempt_that_waits_allocates_nothing_either() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _inside = runtime.enter();
+    let retryer = Retryer::builder().build().unwrap();
+    let call = || {
+        let mut call = pin!(retryer.call(|_| Second(false)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut cx).is_pending());
+        assert!(matches!(call.as_mut().poll(&mut cx), Poll::Ready(Ok(1))));
+    };
+    call();
+    let counted = allocation_counter::measure(|| (0..1_000).for_each(|_| call()));
+    assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn a_call_within_a_budget_of_calls_allocates_nothing_either() {
+    let retryer = Retryer::builder().build().unwrap();
+    CallBudget::new(None, None).enter(|| assert_eq!(allocations(&retryer), 0));
 }
