@@ -174,6 +174,7 @@ impl Link {
     fn watch(&self, connection: &Connection) {
         self.frame_max.store(connection.configuration().frame_max().into(), Ordering::Relaxed);
         let mut events = Box::pin(connection.events_listener());
+        let status = connection.status().clone();
         let blocked = Arc::clone(&self.blocked);
         blocked.store(false, Ordering::Relaxed);
         let (alarms, about, flow) = (Arc::clone(&self.alarms), self.name.clone(), Arc::clone(&self.flow));
@@ -193,7 +194,8 @@ impl Link {
                         metrics::blocked(&flow, false);
                         alarms.clear("broker_blocked", &about);
                     }
-                    Event::Error(_) => break,
+                    // One that ended a channel alone says nothing of the connection.
+                    Event::Error(_) if !status.connected() => break,
                     _ => {}
                 }
             }

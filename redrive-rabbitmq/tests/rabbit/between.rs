@@ -12,8 +12,10 @@ use crate::stage::{PATIENCE, Stage, eventually, later, named, receive, settle, s
 /// What is said in the server's place.
 #[derive(Debug, Clone)]
 enum Say {
-    /// It is short of memory.
+    /// It is short of memory, and says so to whoever writes.
     Blocked,
+    /// The same, to whoever reads.
+    BlockedReading,
     /// It is not any more.
     Unblocked,
     /// Every channel that messages are delivered on is closed.
@@ -23,8 +25,10 @@ enum Say {
 impl Say {
     /// The frames, for a connection that delivers on this channel.
     fn frame(&self, reads: Option<u16>) -> Option<Vec<u8>> {
+        let blocked = || [&[0, 10, 0, 60, 13][..], b"low on memory"].concat();
         let (channel, method): (u16, Vec<u8>) = match self {
-            Self::Blocked => (0, [&[0, 10, 0, 60, 13][..], b"low on memory"].concat()),
+            Self::Blocked => reads.is_none().then(|| (0, blocked()))?,
+            Self::BlockedReading => reads.map(|_| (0, blocked()))?,
             Self::Unblocked => (0, vec![0, 10, 0, 61]),
             Self::CloseReading => (reads?, [&[0, 20, 0, 40, 1, 150, 7][..], b"timeout", &[0; 4]].concat()),
         };
@@ -131,4 +135,23 @@ async fn a_channel_that_the_server_closes_is_opened_again_and_what_was_in_hand_c
     settle(&broker, &after, Outcome::Ack).await.unwrap();
     drop((source, broker));
     stage.holds(&stage.name, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_short_of_memory_is_heard_after_it_has_closed_a_channel() {
+    let Some(stage) = Stage::shared("heard") else { return };
+    let mut flow = stage.flow();
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    receive(&mut source, 1).await;
+    // A question for something that there is not ends its channel.
+    stage.delete(&format!("{}.dlq", stage.name)).await;
+    let plan = broker.plan(&subscription(&flow)).await.unwrap();
+    assert_eq!(plan.iter().filter(|thing| !thing.exists).count(), 1);
+    say.send(Say::BlockedReading).unwrap();
+    let alarm = eventually("an alarm", async || broker.alarms().pop()).await;
+    assert_eq!(alarm.name, "broker_blocked");
 }
