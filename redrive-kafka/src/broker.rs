@@ -283,7 +283,7 @@ impl Broker for KafkaBroker {
 
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
         let mut answers: Vec<Option<Result<Settled, PortError>>> = vec![None; batch.len()];
-        let mut apart: (Vec<usize>, Vec<Vec<Copy>>) = Default::default();
+        let mut apart: (Vec<usize>, Vec<(Vec<Copy>, bool)>) = Default::default();
         let mut read: HashMap<bool, (Vec<usize>, Vec<Entry>)> = HashMap::new();
         for (place, (settlement, copies)) in batch.iter().zip(self.copies(batch).await).enumerate() {
             let tag = settlement.delivery.tag;
@@ -296,7 +296,7 @@ impl Broker for KafkaBroker {
             };
             if tag == Tag::APART {
                 apart.0.push(place);
-                apart.1.push(copies);
+                apart.1.push((copies, is_elsewhere(&settlement.outcome)));
             } else if settlement.outcome == Outcome::Return {
                 let back = self.seat(tag).is_some_and(|(member, _)| member.give_back(&settlement.delivery));
                 answers[place] = Some(if back { Ok(Settled::default()) } else { Err(gone(tag)) });

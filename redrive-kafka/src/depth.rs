@@ -9,7 +9,9 @@ use redrive_core::Timestamp;
 use redrive_engine::port::{Depth, HeaderRules, PortError, QueueInfo};
 
 use crate::delay::names;
-use crate::look::{self, Look, Onlooker};
+use crate::finished;
+use crate::look::{self, Look, Onlooker, Shape};
+use crate::position::Position;
 use crate::read_back::{Pile, ReadBack, Span};
 
 /// A partition with no more offsets than this is counted record by record.
@@ -29,14 +31,14 @@ pub(crate) struct Lag {
 /// What the main group has not finished of the source.
 pub(crate) async fn of_source(look: &Arc<Look>) -> Result<Vec<Lag>, PortError> {
     let topics = look.flow().topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
-    lag(look, look.flow().groups.main.clone(), topics, false).await
+    lag(look, Of::Group(look.flow().groups.main.clone()), topics, false).await
 }
 
 /// What waits, and since when the oldest of it does.
 pub(crate) async fn waiting(look: &Arc<Look>) -> Result<Vec<Lag>, PortError> {
     let delays = look.delays();
     let topics = delays.topics().into_iter().map(|(topic, _)| topic).chain(delays.earlier()).collect();
-    lag(look, look.flow().groups.retry.clone(), topics, true).await
+    lag(look, Of::Waiting, topics, true).await
 }
 
 /// The topics of the flow and what lies in them: of the source and the delay topics what is not finished, of the others
@@ -62,27 +64,40 @@ pub(crate) async fn queues(look: &Arc<Look>) -> Result<Vec<QueueInfo>, PortError
     shelves.extend(flow.foreign.iter().map(String::as_str));
     shelves.sort_unstable();
     shelves.dedup();
-    // Nobody commits there under this name: all that is kept counts.
+    // Nobody finishes these: all that is kept counts.
     let topics = shelves.into_iter().map(Arc::from).collect();
-    for lag in lag(look, format!("{}-nobody", flow.groups.ledger), topics, false).await? {
+    for lag in lag(look, Of::Nobody, topics, false).await? {
         let depth = Depth { ready: lag.records, waiting: 0 };
         queues.push(info(lag, depth));
     }
     Ok(queues)
 }
 
-async fn lag(
-    look: &Arc<Look>,
-    group: String,
-    topics: Vec<Arc<str>>,
-    oldest: bool,
-) -> Result<Vec<Lag>, PortError> {
+/// Whose part of a topic is finished.
+#[derive(Debug)]
+enum Of {
+    /// A group's.
+    Group(String),
+    /// That of the flow, of which messages wait.
+    Waiting,
+    /// Nobody's.
+    Nobody,
+}
+
+async fn lag(look: &Arc<Look>, of: Of, topics: Vec<Arc<str>>, oldest: bool) -> Result<Vec<Lag>, PortError> {
     let inner = Arc::clone(look);
-    look.ask_as(group, move |consumer| {
+    look.ask(move |consumer| {
         let mut lags = Vec::new();
         for topic in topics {
-            let Some(shape) = look::shape(consumer, &topic)? else { continue };
-            let spans = spans(consumer, &topic, shape.partitions)?;
+            let Some(Shape { partitions, .. }) = look::shape(consumer, &topic)? else { continue };
+            let finished = match &of {
+                Of::Group(group) => {
+                    inner.ask_here(group, |member| look::committed(member, &topic, partitions))?
+                }
+                Of::Waiting => finished::of_waiting(&inner, &topic, partitions)?,
+                Of::Nobody => vec![None; usize::try_from(partitions).unwrap_or_default()],
+            };
+            let spans = spans(consumer, &topic, finished)?;
             lags.push(count(&inner, topic, spans, oldest)?);
         }
         Ok(lags)
@@ -90,11 +105,10 @@ async fn lag(
     .await
 }
 
-/// What of each partition the consumer's group has not finished.
-fn spans(consumer: &Onlooker, topic: &str, partitions: i32) -> Result<Vec<Span>, PortError> {
-    let committed = look::committed(consumer, topic, partitions)?;
+/// What of each partition is not finished.
+fn spans(consumer: &Onlooker, topic: &str, finished: Vec<Option<Position>>) -> Result<Vec<Span>, PortError> {
     let mut spans = Vec::new();
-    for (partition, position) in (0..).zip(committed) {
+    for (partition, position) in (0..).zip(finished) {
         let Some((low, high)) = look::ends(consumer, topic, partition)? else { continue };
         let position = position.unwrap_or_default();
         spans.push(Span { partition, next: position.lowest.max(low), end: high, without: position.beyond });

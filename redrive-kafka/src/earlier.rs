@@ -8,6 +8,7 @@ use std::sync::Arc;
 use redrive_engine::port::PortError;
 
 use crate::look::{self, Look};
+use crate::options::Role;
 
 /// Looks for topics of earlier schedules in which something waits, and has them read too.
 pub(crate) async fn read_also(look: &Arc<Look>, topics: &[String]) -> Result<(), PortError> {
@@ -15,8 +16,11 @@ pub(crate) async fn read_also(look: &Arc<Look>, topics: &[String]) -> Result<(),
     if found.is_empty() {
         return Ok(());
     }
+    // Each group has its own part of a topic, and may be done with it before the other is.
+    let groups = &look.flow().groups;
+    let group = if look.flow().role == Role::Delay { &groups.delay } else { &groups.retry };
     let waiting = look
-        .ask_as(look.flow().groups.retry.clone(), move |consumer| {
+        .ask_as(group.clone(), move |consumer| {
             let mut waiting = Vec::new();
             for (topic, level) in found {
                 let Some(shape) = look::shape(consumer, &topic)? else { continue };

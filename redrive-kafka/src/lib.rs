@@ -13,6 +13,7 @@ mod depth;
 mod earlier;
 mod facts;
 mod fetch;
+mod finished;
 mod look;
 mod metrics;
 mod options;

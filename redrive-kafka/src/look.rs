@@ -196,27 +196,39 @@ pub(crate) fn ends(
     })
 }
 
-/// How far the consumer's group is in these partitions; nothing where it has committed nothing.
+/// The text of a commit by which a group was ended: it has no part in anything any more.
+pub(crate) const ENDED: &str = "R1x";
+
+/// How far the consumer's group is in the partitions of a topic; nothing where it has committed nothing.
 pub(crate) fn committed(
     consumer: &Onlooker,
     topic: &str,
     partitions: i32,
 ) -> Result<Vec<Option<Position>>, PortError> {
-    again(&format!("cannot read what is committed of `{topic}`"), || {
+    committed_of(consumer, &(0..partitions).map(|partition| (topic, partition)).collect::<Vec<_>>())
+}
+
+/// How far the consumer's group is in these partitions; nothing where it has committed nothing, or was ended.
+pub(crate) fn committed_of(
+    consumer: &Onlooker,
+    partitions: &[(&str, i32)],
+) -> Result<Vec<Option<Position>>, PortError> {
+    again("cannot read what a group has committed", || {
         let mut asked = TopicPartitionList::new();
-        for partition in 0..partitions {
-            asked.add_partition(topic, partition);
+        for (topic, partition) in partitions {
+            asked.add_partition(topic, *partition);
         }
         let answer = consumer.committed_offsets(asked, ANSWER)?;
-        let mut found = vec![None; usize::try_from(partitions).unwrap_or_default()];
-        for element in answer.elements() {
-            element.error()?;
-            let place = usize::try_from(element.partition()).ok().and_then(|place| found.get_mut(place));
-            if let (Offset::Offset(lowest), Some(place)) = (element.offset(), place) {
-                *place = Some(Position::read(lowest, client::metadata(&element)));
-            }
-        }
-        Ok(found)
+        let found = |(topic, partition): &(&str, i32)| {
+            let Some(one) = answer.find_partition(topic, *partition) else { return Ok(None) };
+            one.error()?;
+            Ok(match (one.offset(), client::metadata(&one)) {
+                (Offset::Offset(_), ENDED) => None,
+                (Offset::Offset(lowest), text) => Some(Position::read(lowest, text)),
+                _ => None,
+            })
+        };
+        partitions.iter().map(found).collect()
     })
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use redrive_engine::port::{PortError, SourceRef};
 
+use crate::finished;
 use crate::look::{self, Look};
 use crate::position::Position;
 use crate::record::KIND;
 
-/// Whether each of these copies was handed out and settled, or is gone: by what the retry group has committed.
+/// Whether each of these copies was handed out and settled, or is gone: by what the flow's groups have committed.
 pub(crate) async fn passed(look: &Arc<Look>, copies: &[SourceRef]) -> Result<Vec<bool>, PortError> {
     let delays = look.delays();
     let waits = |copy: &SourceRef| &*copy.kind == KIND && delays.waits_in(&copy.name);
@@ -18,7 +19,8 @@ pub(crate) async fn passed(look: &Arc<Look>, copies: &[SourceRef]) -> Result<Vec
     if copies.iter().all(Option::is_none) {
         return Ok(vec![false; copies.len()]);
     }
-    look.ask_as(look.flow().groups.retry.clone(), move |consumer| {
+    let inner = Arc::clone(look);
+    look.ask(move |consumer| {
         let mut topics: HashMap<Arc<str>, Vec<Option<Position>>> = HashMap::new();
         let mut lows: HashMap<(Arc<str>, i32), i64> = HashMap::new();
         let mut answers = Vec::with_capacity(copies.len());
@@ -30,8 +32,10 @@ pub(crate) async fn passed(look: &Arc<Look>, copies: &[SourceRef]) -> Result<Vec
             };
             if !topics.contains_key(&topic) {
                 let partitions = look::shape(consumer, &topic)?.map_or(0, |shape| shape.partitions);
-                let committed =
-                    if partitions == 0 { Vec::new() } else { look::committed(consumer, &topic, partitions)? };
+                let committed = match partitions {
+                    0 => Vec::new(),
+                    partitions => finished::of_waiting(&inner, &topic, partitions)?,
+                };
                 topics.insert(Arc::clone(&topic), committed);
             }
             let committed = topics.get(&topic).map(Vec::as_slice).unwrap_or_default();

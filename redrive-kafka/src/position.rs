@@ -47,6 +47,49 @@ impl Position {
         offset < self.lowest || self.beyond.iter().any(|(first, end)| (*first..*end).contains(&offset))
     }
 
+    /// How many offsets from `low` on are finished by this one and not by the other.
+    pub(crate) fn ahead_of(&self, other: &Self, low: i64) -> u64 {
+        let from = low.max(other.lowest);
+        let mut ahead = 0;
+        for (first, end) in [(from, self.lowest)].into_iter().chain(self.beyond.iter().copied()) {
+            let mut first = first.max(from);
+            for (done, done_end) in &other.beyond {
+                if *done >= end {
+                    break;
+                }
+                ahead += done.saturating_sub(first).max(0).cast_unsigned();
+                first = first.max(*done_end);
+            }
+            ahead += end.saturating_sub(first).max(0).cast_unsigned();
+        }
+        ahead
+    }
+
+    /// What this one and the other have finished.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let lowest = self.lowest.min(other.lowest);
+        let done = |of: &Self| {
+            let mut done = vec![(lowest, of.lowest)];
+            done.extend_from_slice(&of.beyond);
+            done
+        };
+        let (ours, theirs) = (done(self), done(other));
+        let mut beyond = Vec::new();
+        let (mut our, mut their) = (ours.iter().peekable(), theirs.iter().peekable());
+        while let (Some((first, end)), Some((other_first, other_end))) = (our.peek(), their.peek()) {
+            let both = (*first.max(other_first), *end.min(other_end));
+            if both.0 < both.1 {
+                beyond.push(both);
+            }
+            if end <= other_end {
+                our.next();
+            } else {
+                their.next();
+            }
+        }
+        Self { lowest, beyond }
+    }
+
     /// The text for the commit.
     pub(crate) fn metadata(&self) -> String {
         if self.beyond.is_empty() {
@@ -166,23 +209,48 @@ mod tests {
 
     /// Runs of open and of finished offsets, in turn, from the lowest on.
     fn positions() -> impl Strategy<Value = Position> {
-        (0..i64::MAX / 4, proptest::collection::vec((1..5_000_i64, 1..5_000_i64), 0..60)).prop_map(
-            |(lowest, runs)| {
-                let mut at = lowest;
-                let mut beyond = Vec::new();
-                for (open, finished) in runs {
-                    beyond.push((at + open, at + open + finished));
-                    at += open + finished;
-                }
-                Position { lowest, beyond }
-            },
-        )
+        (0..i64::MAX / 4, proptest::collection::vec((1..5_000_i64, 1..5_000_i64), 0..60))
+            .prop_map(|(lowest, runs)| run(lowest, &runs))
+    }
+
+    fn run(lowest: i64, runs: &[(i64, i64)]) -> Position {
+        let mut at = lowest;
+        let mut beyond = Vec::new();
+        for (open, finished) in runs {
+            beyond.push((at + open, at + open + finished));
+            at += open + finished;
+        }
+        Position { lowest, beyond }
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(position in positions()) {
             prop_assert_eq!(Position::read(position.lowest, &position.metadata()), position);
+        }
+
+        #[test]
+        fn what_is_ahead_is_counted_one_by_one(
+            one in (0..40_i64, proptest::collection::vec((1..5_i64, 1..5_i64), 0..6)),
+            other in (0..40_i64, proptest::collection::vec((1..5_i64, 1..5_i64), 0..6)),
+            low in 0..60_i64,
+        ) {
+            let [one, other] = [one, other].map(|(lowest, runs)| run(lowest, &runs));
+            let ahead = (low..200).filter(|offset| one.is_behind(*offset) && !other.is_behind(*offset)).count();
+            prop_assert_eq!(one.ahead_of(&other, low), ahead as u64);
+        }
+
+        #[test]
+        fn what_both_have_finished_is_finished(
+            one in (0..40_i64, proptest::collection::vec((1..5_i64, 1..5_i64), 0..6)),
+            other in (0..40_i64, proptest::collection::vec((1..5_i64, 1..5_i64), 0..6)),
+        ) {
+            let [one, other] = [one, other].map(|(lowest, runs)| run(lowest, &runs));
+            let both = one.and(&other);
+            for offset in 0..200 {
+                prop_assert_eq!(both.is_behind(offset), one.is_behind(offset) && other.is_behind(offset));
+            }
+            prop_assert_eq!(Position::read(both.lowest, &both.metadata()), both);
         }
 
         #[test]

@@ -12,6 +12,7 @@ use redrive_engine::port::{Delivery, EntryState, PortError, Refusal, Shelved, Sh
 use crate::copy::PARKED;
 use crate::delay::names;
 use crate::fetch;
+use crate::finished;
 use crate::look::{self, Look};
 use crate::read_back::{Pile, Read, ReadBack, Span};
 use crate::{DeadLetterFormat, KafkaFlow, Parking};
@@ -38,16 +39,16 @@ pub(crate) async fn open(look: &Arc<Look>, from: Option<&str>) -> Result<Box<dyn
     let mut seen = std::collections::BTreeSet::new();
     topics.retain(|(topic, _)| seen.insert(topic.clone()));
     let known = places.clone();
-    // What the retry group has passed does not wait any more.
+    let inner = Arc::clone(look);
     let piles = look
-        .ask_as(flow.groups.retry.clone(), move |consumer| {
+        .ask(move |consumer| {
             // What was passed is asked for all topics before their ends are: a record that is moved on meanwhile lies in
             // one of them, and is seen in both at worst.
             let mut all = Vec::new();
             for (topic, waits) in topics {
                 let Some(shape) = look::shape(consumer, &topic)? else { continue };
                 let passed =
-                    if waits { look::committed(consumer, &topic, shape.partitions)? } else { Vec::new() };
+                    if waits { finished::of_waiting(&inner, &topic, shape.partitions)? } else { Vec::new() };
                 all.push((topic, waits, shape.partitions, passed));
             }
             let mut piles = Vec::new();

@@ -18,6 +18,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// The limit of one question.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long a transaction is left open at most.
+const OPEN: Duration = Duration::from_secs(12);
 
 /// Asks again and again until there is an answer.
 #[track_caller]
@@ -122,6 +124,9 @@ impl Kafka {
         for partition in 0..i32::try_from(partitions).unwrap() {
             all.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
         }
+        if isolation == "read_committed" {
+            self.until_readable(&consumer, topic, partitions);
+        }
         consumer.assign(&all).unwrap();
         let (mut ends, mut found) = (BTreeSet::new(), Vec::new());
         let until = Instant::now() + PATIENCE;
@@ -136,6 +141,23 @@ impl Kafka {
         }
         consumer.unassign().unwrap();
         found
+    }
+
+    /// A commit is answered before its end is written everywhere: waits until this reader of committed records gets as far
+    /// as anybody, or for as long as a transaction may be left open.
+    fn until_readable(&self, committed: &BaseConsumer, topic: &str, partitions: usize) {
+        let config = self.config();
+        let any: BaseConsumer = config.clone().set("isolation.level", "read_uncommitted").create().unwrap();
+        for partition in 0..i32::try_from(partitions).unwrap() {
+            let end = |consumer: &BaseConsumer| {
+                consumer.fetch_watermarks(topic, partition, ANSWER).map(|(_, end)| end).map_err(shown)
+            };
+            let written = eventually(&format!("the end of {topic}"), || end(&any));
+            let until = Instant::now() + OPEN;
+            while end(committed).is_ok_and(|readable| readable < written) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 }
 

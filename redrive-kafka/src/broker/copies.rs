@@ -12,7 +12,7 @@ use crate::client;
 use crate::copy::Copy;
 use crate::outbox::Written;
 use crate::record;
-use crate::settle::{Answers, not_taken};
+use crate::settle::{Answers, not_taken, refusal};
 
 impl KafkaBroker {
     /// Whether it is time to look again whether a topic takes larger records now.
@@ -88,23 +88,32 @@ impl KafkaBroker {
         written
     }
 
-    pub(super) async fn settle_apart(&self, copies: Vec<Vec<Copy>>) -> Answers {
-        let counts: Vec<usize> = copies.iter().map(Vec::len).collect();
-        let flat: Vec<Copy> = copies.into_iter().flatten().collect();
-        let facts: Vec<(Arc<str>, bool)> =
-            flat.iter().map(|copy| (Arc::clone(&copy.topic), copy.carries_body)).collect();
+    /// Ends what was not read here: its copies, each with whether they go to a place that is not the flow's own.
+    pub(super) async fn settle_apart(&self, copies: Vec<(Vec<Copy>, bool)>) -> Answers {
+        let counts: Vec<usize> = copies.iter().map(|(copies, _)| copies.len()).collect();
+        let facts: Vec<(Arc<str>, bool, bool)> = copies
+            .iter()
+            .flat_map(|(copies, elsewhere)| copies.iter().map(move |copy| (copy, *elsewhere)))
+            .map(|(copy, elsewhere)| (Arc::clone(&copy.topic), copy.carries_body, elsewhere))
+            .collect();
+        let flat: Vec<Copy> = copies.into_iter().flat_map(|(copies, _)| copies).collect();
         let written = if flat.is_empty() { Ok(Vec::new()) } else { self.write(flat).await };
         let written = match written {
             Ok(written) => written,
             Err(error) => return counts.iter().map(|_| Err(error.clone())).collect(),
         };
-        let mut each = facts.iter().zip(written).map(|((topic, carries_body), written)| match written {
-            Ok((partition, offset)) => {
-                let copy = Some(record::place(topic, partition, offset));
-                Ok(Settled { copy, carries_body: *carries_body })
-            }
-            Err(error) => Err(client::away(&format!("a copy for `{topic}` was not taken"), &error)),
-        });
+        let mut each =
+            facts.iter().zip(written).map(|((topic, carries_body, elsewhere), written)| match written {
+                Ok((partition, offset)) => {
+                    let copy = Some(record::place(topic, partition, offset));
+                    Ok(Settled { copy, carries_body: *carries_body })
+                }
+                // Nobody here can mend a place that is somebody else's.
+                Err(error) if *elsewhere && error.rdkafka_error_code().is_some_and(client::is_for_good) => {
+                    Err(refusal(topic, &error).into())
+                }
+                Err(error) => Err(client::away(&format!("a copy for `{topic}` was not taken"), &error)),
+            });
         let answer = |count: usize| {
             let own: Vec<_> = each.by_ref().take(count).collect();
             own.into_iter().reduce(|first, next| if next.is_err() { next } else { first })

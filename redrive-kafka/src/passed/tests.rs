@@ -24,6 +24,10 @@ async fn a_copy_is_passed_when_its_offset_is_finished() {
     place.commit(&place.flow.groups.retry, &level, 0, &position).await;
     let passed_now = passed(&look, &copies).await.unwrap();
     assert_eq!(passed_now, [true, true, false, true, false, false, true]);
+    // What was left to the delay group waits until that has passed it too.
+    place.commit(&place.flow.groups.delay, &level, 0, &Position { lowest: 1, beyond: vec![(3, 6)] }).await;
+    let passed_now = passed(&look, &copies).await.unwrap();
+    assert_eq!(passed_now, [true, false, false, true, false, false, true]);
     // A place that is none of the flow's delay topics says nothing.
     let other: Arc<str> = "elsewhere".into();
     let embedded = SourceRef { kind: "embedded".into(), ..record::place(&name, 0, 0) };

@@ -22,8 +22,19 @@ enum Stage {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     offset: i64,
+    /// The last one that it stands for: finished ones that follow each other may share a slot.
+    last: i64,
     stage: Stage,
 }
+
+impl Slot {
+    fn one(offset: i64, stage: Stage) -> Self {
+        Self { offset, last: offset, stage }
+    }
+}
+
+/// With fewer slots than this, nobody looks whether some could share one.
+const FEW: usize = 1_024;
 
 /// What reading a record means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +66,8 @@ pub(crate) struct Book {
     out: usize,
     /// In how many pieces the finished ones among the slots lie.
     pieces: usize,
+    /// With so many slots, finished ones are put together: behind one that stays open for long they would pile up.
+    many: usize,
 }
 
 impl Book {
@@ -69,6 +82,7 @@ impl Book {
             open: 0,
             out: 0,
             pieces: 0,
+            many: FEW,
         }
     }
 
@@ -83,12 +97,13 @@ impl Book {
         }
         if self.before.front().is_some_and(|range| range.0 <= offset) {
             self.pieces += usize::from(!self.is_done(self.slots.len().wrapping_sub(1)));
-            self.slots.push_back(Slot { offset, stage: Stage::Done });
+            self.slots.push_back(Slot::one(offset, Stage::Done));
             self.trim();
+            self.put_together();
             return Seen::Finished;
         }
         self.open += 1;
-        self.slots.push_back(Slot { offset, stage: Stage::Here });
+        self.slots.push_back(Slot::one(offset, Stage::Here));
         if offset < self.known_to { Seen::Again } else { Seen::New }
     }
 
@@ -162,6 +177,7 @@ impl Book {
         let (left, right) = (self.is_done(place.wrapping_sub(1)), self.is_done(place + 1));
         self.pieces = (self.pieces + 1).saturating_sub(usize::from(left) + usize::from(right));
         self.trim();
+        self.put_together();
         true
     }
 
@@ -179,8 +195,8 @@ impl Book {
             }
             match beyond.last_mut() {
                 // What lies between two that follow each other is no record.
-                Some(last) if follows => last.1 = slot.offset.saturating_add(1),
-                _ => beyond.push((slot.offset, slot.offset.saturating_add(1))),
+                Some(last) if follows => last.1 = slot.last.saturating_add(1),
+                _ => beyond.push((slot.offset, slot.last.saturating_add(1))),
             }
             follows = true;
         }
@@ -217,6 +233,24 @@ impl Book {
 
     fn is_done(&self, place: usize) -> bool {
         self.slots.get(place).is_some_and(|slot| slot.stage == Stage::Done)
+    }
+
+    /// Finished ones that follow each other share a slot, so that a book is as long as what is open, not as what was read.
+    fn put_together(&mut self) {
+        if self.slots.len() < self.many {
+            return;
+        }
+        let mut kept: VecDeque<Slot> = VecDeque::with_capacity(self.open + self.pieces);
+        for slot in self.slots.drain(..) {
+            match kept.back_mut() {
+                Some(before) if before.stage == Stage::Done && slot.stage == Stage::Done => {
+                    before.last = slot.last;
+                }
+                _ => kept.push_back(slot),
+            }
+        }
+        self.slots = kept;
+        self.many = (self.slots.len() * 2).max(FEW);
     }
 
     fn trim(&mut self) {
@@ -291,6 +325,24 @@ mod tests {
         assert_eq!(book.out(), 3);
     }
 
+    /// A record that stays open for an hour does not make the book as long as all that was read behind it.
+    #[test]
+    fn what_is_finished_behind_an_open_one_takes_no_room() {
+        let mut book = Book::new(None);
+        read_out(&mut book, [0, 1]);
+        for offset in 2..100_000 {
+            read_out(&mut book, [offset]);
+            end(&mut book, offset);
+            assert!(book.slots.len() <= FEW, "{} slots at {offset}", book.slots.len());
+        }
+        assert_eq!(book.position(), Position { lowest: 0, beyond: vec![(2, 100_000)] });
+        assert_eq!((book.pieces, book.open()), (1, 2));
+        end(&mut book, 0);
+        end(&mut book, 1);
+        assert_eq!(book.position(), Position { lowest: 100_000, beyond: vec![] });
+        assert_eq!((book.pieces, book.slots.len()), (0, 0));
+    }
+
     #[test]
     fn a_topic_made_anew_is_noticed() {
         let mut book = Book::new(Some(Position { lowest: 100, beyond: vec![] }));
@@ -308,12 +360,15 @@ mod tests {
             let offsets: Vec<i64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
             let read = read.index(offsets.len()) + 1;
             let mut book = Book::new(None);
+            // Slots are put together at every step, as they are in a long book.
+            book.many = 0;
             read_out(&mut book, offsets[..read].iter().copied());
             let mut finished = std::collections::BTreeSet::new();
             for index in order {
                 let offset = offsets[index.index(read)];
                 if finished.insert(offset) {
                     end(&mut book, offset);
+                    book.many = 0;
                 }
                 let position = book.position();
                 let committed = Position::read(position.lowest, &position.metadata());

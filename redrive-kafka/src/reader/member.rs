@@ -282,22 +282,22 @@ impl Member {
     }
 
     /// Notes records that were read and keeps those that can be handed out at once. Those that are left are for the
-    /// caller: of a member that reads what waits, all that are not finished. Says which stream went back, if one did.
-    pub(crate) fn take_in(&self, read: &mut Vec<Delivery>) -> Option<u32> {
+    /// caller: of a member that reads what waits, all that are not finished. Says which streams went back.
+    pub(crate) fn take_in(&self, read: &mut Vec<Delivery>) -> Vec<u32> {
         let mut desk = self.desk();
-        let mut back = None;
+        let mut back = Vec::new();
         let mut arrived = false;
         let mut waiting = Vec::new();
         for mut delivery in read.drain(..) {
             let closed = desk.closed;
             let Some(stream) = desk.stream(delivery.tag) else { continue };
-            if stream.draining || closed || back == Some(delivery.tag.stream) {
+            if stream.draining || closed || back.contains(&delivery.tag.stream) {
                 continue;
             }
             match stream.book.read(offset(delivery.tag)) {
                 Seen::Finished => continue,
                 Seen::Back => {
-                    back = Some(delivery.tag.stream);
+                    back.push(delivery.tag.stream);
                     continue;
                 }
                 Seen::Again => delivery.redelivered = true,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::Offset;
 use redrive_engine::port::PortError;
 
@@ -20,9 +19,6 @@ use crate::client;
 use crate::look::{self, Look, Onlooker};
 use crate::options::Role;
 use crate::position::Position;
-
-/// The text of a commit by which the delay group was ended: somebody does all since.
-const ENDED: &str = "R1x";
 
 /// Whether a member may begin to read delay topics.
 #[derive(Debug)]
@@ -41,7 +37,7 @@ pub(crate) fn settle(look: &Look, partitions: &Partitions) -> Result<Change, Por
     let left_to = look.ask_here(&groups.delay, |consumer| committed(consumer, partitions))?;
     match role {
         Role::Main | Role::Ledger => Ok(Change::Settled),
-        Role::Retry if left_to.iter().all(|found| matches!(found, Found::At(_))) => Ok(Change::Settled),
+        Role::Retry if left_to.iter().all(Option::is_some) => Ok(Change::Settled),
         Role::Retry => Ok(Change::Wait(
             "delay_missing",
             format!(
@@ -49,16 +45,16 @@ pub(crate) fn settle(look: &Look, partitions: &Partitions) -> Result<Change, Por
                 groups.delay
             ),
         )),
-        Role::Delay if left_to.iter().all(|found| matches!(found, Found::At(_))) => Ok(Change::Settled),
+        Role::Delay if left_to.iter().all(Option::is_some) => Ok(Change::Settled),
         Role::Delay => {
             let retry = look.ask_here(&groups.retry, |consumer| committed(consumer, partitions))?;
             let mut from = Vec::new();
             for ((topic, partition), (found, retry)) in partitions.iter().zip(left_to.iter().zip(&retry)) {
                 let position = match (found, retry) {
-                    (Found::At(_), _) => continue,
-                    (_, Found::At(position)) => position.clone(),
+                    (Some(_), _) => continue,
+                    (None, Some(position)) => position.clone(),
                     // The retry group has none either: both begin at the beginning.
-                    (_, Found::Nothing | Found::Ended) => {
+                    (None, None) => {
                         let ends =
                             look.ask_here(&groups.delay, |consumer| look::ends(consumer, topic, *partition))?;
                         Position { lowest: ends.map_or(0, |(low, _)| low), beyond: Vec::new() }
@@ -69,7 +65,7 @@ pub(crate) fn settle(look: &Look, partitions: &Partitions) -> Result<Change, Por
             Ok(Change::From(from))
         }
         Role::All => {
-            if left_to.iter().all(|found| matches!(found, Found::Nothing | Found::Ended)) {
+            if left_to.iter().all(Option::is_none) {
                 return Ok(Change::Settled);
             }
             let retry = look.ask_here(&groups.retry, |consumer| committed(consumer, partitions))?;
@@ -95,50 +91,22 @@ pub(crate) fn settle(look: &Look, partitions: &Partitions) -> Result<Change, Por
     }
 }
 
-/// What a group has committed for a partition.
-#[derive(Debug, Clone)]
-enum Found {
-    /// Nothing.
-    Nothing,
-    /// That it was ended.
-    Ended,
-    /// How far it is.
-    At(Position),
-}
-
-fn list(partitions: &Partitions) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for (topic, partition) in partitions {
-        list.add_partition(topic, *partition);
-    }
-    list
-}
-
-fn committed(consumer: &Onlooker, partitions: &Partitions) -> Result<Vec<Found>, PortError> {
-    look::again("cannot read what a group has committed", || {
-        let answer = consumer.committed_offsets(list(partitions), client::ANSWER)?;
-        let found = |(topic, partition): &(String, i32)| -> Result<Found, KafkaError> {
-            let Some(one) = answer.find_partition(topic, *partition) else { return Ok(Found::Nothing) };
-            one.error()?;
-            Ok(match (one.offset(), client::metadata(&one)) {
-                (Offset::Offset(_), ENDED) => Found::Ended,
-                (Offset::Offset(lowest), text) => Found::At(Position::read(lowest, text)),
-                _ => Found::Nothing,
-            })
-        };
-        partitions.iter().map(found).collect()
-    })
+/// How far a group is in these partitions; nothing where it has not begun, or was ended.
+fn committed(consumer: &Onlooker, partitions: &Partitions) -> Result<Vec<Option<Position>>, PortError> {
+    let partitions: Vec<_> =
+        partitions.iter().map(|(topic, partition)| (topic.as_str(), *partition)).collect();
+    look::committed_of(consumer, &partitions)
 }
 
 /// Says of a group that nobody is in that it was ended.
-fn end(consumer: &Onlooker, partitions: &Partitions, found: &[Found]) -> Result<(), PortError> {
+fn end(consumer: &Onlooker, partitions: &Partitions, found: &[Option<Position>]) -> Result<(), PortError> {
     let mut all = TopicPartitionList::new();
     let doing = "cannot end a group";
     for ((topic, partition), found) in partitions.iter().zip(found) {
-        let Found::At(position) = found else { continue };
+        let Some(position) = found else { continue };
         let mut one = all.add_partition(topic, *partition);
         one.set_offset(Offset::Offset(position.lowest)).map_err(|error| client::away(doing, &error))?;
-        one.set_metadata(ENDED);
+        one.set_metadata(look::ENDED);
     }
     consumer.commit(&all, CommitMode::Sync).map_err(|error| client::away(doing, &error))
 }
@@ -147,16 +115,16 @@ fn end(consumer: &Onlooker, partitions: &Partitions, found: &[Found]) -> Result<
 fn left(
     consumer: &Onlooker,
     partitions: &Partitions,
-    delay: &[Found],
-    retry: &[Found],
+    delay: &[Option<Position>],
+    retry: &[Option<Position>],
 ) -> Result<u64, PortError> {
     let mut left = 0;
     for (place, (topic, partition)) in partitions.iter().enumerate() {
-        let (Some(Found::At(delay)), Some(Found::At(retry))) = (delay.get(place), retry.get(place)) else {
+        let (Some(Some(delay)), Some(Some(retry))) = (delay.get(place), retry.get(place)) else {
             continue;
         };
         let Some((low, _)) = look::ends(consumer, topic, *partition)? else { continue };
-        left += retry.lowest.saturating_sub(delay.lowest.max(low)).max(0).cast_unsigned();
+        left += retry.ahead_of(delay, low);
     }
     Ok(left)
 }

@@ -40,8 +40,8 @@ const STALL: Duration = Duration::from_millis(500);
 const COMMITTED: Duration = Duration::from_secs(2);
 /// How often the lag is told.
 const TOLD: Duration = Duration::from_secs(1);
-/// How many records may be on their way to another topic.
-const MOVING: usize = 10_000;
+/// How many bytes of records may be on their way to another topic.
+const MOVING: usize = 16 << 20;
 
 /// What a reader reads with.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Whether as many records are on their way as may be.
+    /// Whether as much is on its way as may be.
     fn is_busy_moving(&self) -> bool {
         self.moving.load(Ordering::Relaxed) >= MOVING
     }
@@ -204,7 +204,7 @@ impl Reader {
             let at = times.find(|(other, _)| *other == key).map_or(delivery.ready_at, |(_, at)| at);
             self.sort(Waits { delivery, appended: at });
         }
-        if let Some(stream) = back {
+        for stream in back {
             self.begin_anew(stream);
         }
     }

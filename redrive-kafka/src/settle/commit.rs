@@ -93,7 +93,7 @@ pub(super) fn is_committed(
 }
 
 /// What a topic's refusal of a copy means to people.
-pub(super) fn refusal(topic: &str, error: &KafkaError) -> Refusal {
+pub(crate) fn refusal(topic: &str, error: &KafkaError) -> Refusal {
     debug_assert!(topic.len() <= MAX_TOPIC * 4);
     match error.rdkafka_error_code() {
         Some(code) if client::is_missing(code) => {

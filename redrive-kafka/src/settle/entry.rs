@@ -7,6 +7,7 @@ use redrive_engine::port::{PortError, Refusal, Settled, SourceRef, Tag};
 
 use crate::copy::Copy;
 use crate::reader::Waits;
+use crate::record;
 
 /// What ends a delivery: its copies, and then its release.
 #[derive(Debug)]
@@ -67,18 +68,21 @@ pub(crate) struct Moving {
     pub(crate) waits: Waits,
     /// Its copy; none when another member moves it.
     pub(crate) copies: Vec<Copy>,
-    count: Arc<AtomicUsize>,
+    bytes: usize,
+    /// How many bytes are on their way, with these.
+    all: Arc<AtomicUsize>,
 }
 
 impl Moving {
-    pub(crate) fn new(waits: Waits, copies: Vec<Copy>, count: Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self { waits, copies, count }
+    pub(crate) fn new(waits: Waits, copies: Vec<Copy>, all: Arc<AtomicUsize>) -> Self {
+        let bytes = record::size(&waits.delivery.message);
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Self { waits, copies, bytes, all }
     }
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

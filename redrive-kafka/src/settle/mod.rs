@@ -22,7 +22,7 @@ use crate::options::KafkaFlow;
 use crate::reader::{Member, Waits};
 use crate::topics::Topics;
 
-pub(crate) use commit::commit;
+pub(crate) use commit::{commit, refusal};
 pub(crate) use entry::{Entry, Moving, gone, not_taken};
 pub(crate) use reports::{Home, Producer, Reports, send};
 

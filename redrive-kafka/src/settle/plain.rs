@@ -85,6 +85,8 @@ impl Plain {
         let mut answered = &answered[..];
         let mut refused = Vec::new();
         let trouble = Trouble::new(&self.with);
+        // A topic is looked for once, however many copies were for it.
+        let mut known: Vec<(String, KafkaError, bool)> = Vec::new();
         for place in group {
             let entry = &mut entries[*place];
             let (own, rest): (&[Report], _) = answered.split_at(entry.copies.len());
@@ -96,7 +98,15 @@ impl Plain {
                 ready.push(*place);
                 continue;
             };
-            if !trouble.is_refusal(&topic, &error) {
+            let is_refusal = match known.iter().find(|(other, said, _)| *other == topic && *said == error) {
+                Some((.., refused)) => *refused,
+                None => {
+                    let refused = trouble.is_refusal(&topic, &error);
+                    known.push((topic.clone(), error.clone(), refused));
+                    refused
+                }
+            };
+            if !is_refusal {
                 entry.away(&format!("a copy for `{topic}` was not acknowledged: {error}"));
             } else if group.len() == 1 {
                 entry.refused(trouble.refuse(&topic, &error));

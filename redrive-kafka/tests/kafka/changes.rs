@@ -75,8 +75,9 @@ async fn dead_letters_with_fewer_partitions_go_by_their_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_made_anew_is_read_from_its_beginning() {
     let Some(stage) = Stage::shared("anew") else { return };
-    stage.topics(1).await;
-    stage.produce(&stage.name, 0, 0..50).await;
+    stage.topics(2).await;
+    stage.produce(&stage.name, 0, 0..25).await;
+    stage.produce(&stage.name, 1, 25..50).await;
     let mut seat = Seat::new(stage.flow()).await;
     let taken = seat.take(50).await;
     seat.end(&taken[..40], &Outcome::Ack).await;
@@ -87,20 +88,27 @@ async fn a_topic_made_anew_is_read_from_its_beginning() {
     // Some of the old one is still in hand. Its commit may be refused; it must not harm the new one.
     let _ = seat.settle(&taken[45..], &Outcome::Ack).await;
     eventually("the topic is made anew", async || {
-        let made = rdkafka::admin::NewTopic::new(&stage.name, 1, rdkafka::admin::TopicReplication::Fixed(1));
+        let made = rdkafka::admin::NewTopic::new(&stage.name, 2, rdkafka::admin::TopicReplication::Fixed(1));
         let made = admin.create_topics([&made], &options).await.ok()?;
         made.first()?.is_ok().then_some(())
     })
     .await;
     stage.produce(&stage.name, 0, 100..110).await;
-    let mut new = seat.take(10).await;
-    // What was in hand of the old one may have come again before it went.
-    new.retain(|one| numbers(std::slice::from_ref(one))[0] >= 100);
-    let missing = 10 - new.len();
-    new.extend(seat.take(missing).await);
-    assert_eq!(numbers(&new), (100..110).collect::<Vec<_>>());
+    stage.produce(&stage.name, 1, 110..120).await;
+    let mut new = Vec::new();
+    while new.len() < 20 {
+        // What was in hand of the old one may have come again before it went.
+        let more = seat.take(20 - new.len()).await;
+        new.extend(more.into_iter().filter(|one| numbers(std::slice::from_ref(one))[0] >= 100));
+    }
+    let mut came = numbers(&new);
+    came.sort_unstable();
+    assert_eq!(came, (100..120).collect::<Vec<_>>());
     seat.end(&new, &Outcome::Ack).await;
-    assert_eq!(stage.committed(&stage.name, &stage.name, 0).await, Some((10, String::new())));
+    for partition in 0..2 {
+        let committed = stage.committed(&stage.name, &stage.name, partition).await;
+        assert_eq!(committed, Some((10, String::new())), "{partition}");
+    }
     seat.leave().await;
 }
 

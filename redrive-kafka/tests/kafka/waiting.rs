@@ -167,16 +167,17 @@ async fn roles_may_be_divided_and_put_together_again() {
     };
     make(&flow).await;
     let part = |role: Role| KafkaFlow { role, instance: format!("{role:?}"), ..flow.clone() };
-    let divert = async |seat: &mut Seat, numbers: std::ops::Range<usize>| {
+    let twice = Duration::from_millis(11_500);
+    let divert = async |seat: &mut Seat, numbers: std::ops::Range<usize>, wait: Duration| {
         let count = numbers.len();
         stage.produce(&stage.name, 0, numbers).await;
         let taken = seat.take(count).await;
-        let until = now() + Duration::from_millis(11_500);
+        let until = now() + wait;
         let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, until)).collect();
         assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
     };
     let mut all = Seat::new(part(Role::All)).await;
-    divert(&mut all, 0..5).await;
+    divert(&mut all, 0..5, twice).await;
     all.leave().await;
 
     // The retry part alone does not begin, and says why.
@@ -187,7 +188,7 @@ async fn roles_may_be_divided_and_put_together_again() {
     .await;
     let mover = Seat::new(part(Role::Delay)).await;
     let mut main = Seat::new(part(Role::Main)).await;
-    divert(&mut main, 5..10).await;
+    divert(&mut main, 5..10, twice).await;
     let mut again = retry.take(5).await;
     again.extend(retry.take(5).await);
     let mut came = numbers(&again);
@@ -196,19 +197,26 @@ async fn roles_may_be_divided_and_put_together_again() {
     retry.end(&again, &Outcome::Ack).await;
     assert_eq!(retry.broker.alarms(), []);
 
-    // What was left to the mover keeps the one that does all from reading past it.
-    mover.leave().await;
-    divert(&mut main, 10..15).await;
-    // The last offset is the mark of the transaction.
-    let end = stage.end(&level, 0).await - 1;
+    // What was left to the mover keeps the one that does all from reading past it, also behind one that was not: that goes
+    // through the level once, and is the retry group's own.
     let passed = async |group: &str| {
+        // The last offset is the mark of the transaction.
+        let end = stage.end(&level, 0).await - 1;
         eventually("the group has passed them", async || {
             let (offset, _) = stage.committed(group, &level, 0).await?;
             (offset >= end).then_some(())
         })
         .await;
     };
-    passed(&flow.groups.retry).await;
+    divert(&mut main, 10..11, Duration::from_millis(5_900)).await;
+    passed(&flow.groups.delay).await;
+    mover.leave().await;
+    divert(&mut main, 11..15, twice).await;
+    eventually("the retry group has passed what is not its own", async || {
+        let (_, beyond) = stage.committed(&flow.groups.retry, &level, 0).await?;
+        (!beyond.is_empty()).then_some(())
+    })
+    .await;
     for seat in [main, retry] {
         seat.leave().await;
     }

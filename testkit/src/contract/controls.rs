@@ -123,7 +123,9 @@ pub async fn a_quarantine_keeps_what_fits(fixture: &impl Fixture) {
     ] {
         let stage = Stage::open(fixture).await;
         order(&stage, Order::Quarantine(quarantine(text))).await.expect("a quarantine");
-        let flow = stage.run(json!({ "retry": stage.ticks(1) })).await;
+        let mut spec = stage.flow(json!({ "retry": stage.ticks(1) }));
+        spec.concurrency = 1;
+        let flow = stage.start(spec).await;
         for n in 0..3 {
             stage.publish_message(NewMessage { id: Some(format!("x{n}")), ..fits.clone() }).await;
             stage.publish_message(NewMessage { id: Some(format!("y{n}")), ..other.clone() }).await;
