@@ -140,10 +140,11 @@ impl Copies {
         Ok(copy)
     }
 
-    /// Whether the headers of a dead letter or a parked message may be larger than a frame. Never too few: what a trail adds
-    /// to a message is bounded.
+    /// Whether the headers of a copy that waits, of a dead letter or of a parked message may be larger than a frame. Never
+    /// too few: what a trail adds to a message is bounded. What is rejected leaves no copy.
     pub(crate) fn leaves_body(&self, settlement: &Settlement, frame_max: usize) -> bool {
-        self.flow.ledger && size_of(&settlement.delivery.message.headers) + TRAIL > frame_max
+        let rejects = matches!(settlement.outcome, Outcome::Delay { .. }) && self.flow.rejects();
+        self.flow.ledger && !rejects && size_of(&settlement.delivery.message.headers) + TRAIL > frame_max
     }
 
     /// A dead letter or a parked message.

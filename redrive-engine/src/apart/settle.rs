@@ -58,6 +58,8 @@ impl Way {
         match outcome {
             Outcome::Hold { .. } => Self::First(Keeper::Ledger),
             Outcome::Delay { .. } if delay_in_ledger => Self::First(Keeper::Ledger),
+            // A copy that waits has to be whole: what no place of the broker takes waits in the ledger.
+            Outcome::Delay { .. } if outer.leaves_body(settlement) => Self::First(Keeper::Ledger),
             _ if settlement.lane.is_some() || settlement.processed_by.is_some() => {
                 Self::First(Keeper::Broker)
             }

@@ -6,6 +6,7 @@ mod connections;
 mod encrypted;
 mod faults;
 mod holding;
+mod large;
 mod making;
 mod properties;
 mod refusing;
