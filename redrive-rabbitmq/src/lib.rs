@@ -22,6 +22,7 @@ mod deaths;
 mod delay;
 mod link;
 mod look;
+mod mending;
 mod metrics;
 mod names;
 mod not_adopted;

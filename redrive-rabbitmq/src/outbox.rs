@@ -17,6 +17,7 @@ use redrive_engine::port::PortError;
 use tokio::sync::Semaphore;
 
 use crate::link::Link;
+use crate::mending::Mending;
 use crate::trouble::No;
 use crate::{RabbitFlow, metrics, trouble};
 
@@ -44,6 +45,8 @@ pub(crate) enum NotTaken {
     Returned,
     /// The broker said no: the queue is full, mostly.
     Nacked,
+    /// There is no such exchange, which ended the channel with all that was under way on it.
+    NoExchange(PortError),
     /// Nobody knows.
     Away(PortError),
 }
@@ -52,6 +55,7 @@ pub(crate) enum NotTaken {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Arc<Link>,
+    mending: Mending,
     flow: Arc<str>,
     confirm_timeout: Duration,
     turns: Semaphore,
@@ -60,9 +64,10 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Writes over this connection.
-    pub(crate) fn new(flow: &RabbitFlow, link: Arc<Link>) -> Self {
+    pub(crate) fn new(flow: &RabbitFlow, link: Arc<Link>, mending: Mending) -> Self {
         Self {
             link,
+            mending,
             flow: Arc::clone(&flow.flow),
             confirm_timeout: flow.confirm_timeout,
             turns: Semaphore::new(CHANNELS),
@@ -75,7 +80,8 @@ impl Outbox {
         self.link.frame_max()
     }
 
-    /// Writes all of them; the answers stand in their order.
+    /// Writes all of them; the answers stand in their order. What of the flow's own was missing is there again afterwards,
+    /// where it can be made.
     pub(crate) async fn write(&self, letters: &[Letter]) -> Vec<Result<(), NotTaken>> {
         let mut answers = Vec::with_capacity(letters.len());
         let mut rest = letters;
@@ -83,6 +89,14 @@ impl Outbox {
             let (some, others) = rest.split_at(share(rest));
             answers.extend(self.write_some(some).await);
             rest = others;
+        }
+        let missing = letters.iter().zip(&answers).any(|(letter, answer)| match answer {
+            Err(NotTaken::Returned) => self.mending.is_own(letter),
+            Err(NotTaken::NoExchange(_)) => true,
+            _ => false,
+        });
+        if missing {
+            self.mending.mend().await;
         }
         answers
     }
@@ -159,7 +173,11 @@ impl Outbox {
                     Err(NotTaken::Nacked)
                 }
                 Ok(Confirmation::NotRequested) => Err(away("RabbitMQ confirms nothing on this channel")),
-                Err(error) => Err(NotTaken::Away(trouble::away("RabbitMQ did not take a message", &error))),
+                Err(error) => {
+                    let gone = trouble::no(&error) == Some(No::NotFound);
+                    let error = trouble::away("RabbitMQ did not take a message", &error);
+                    Err(if gone { NotTaken::NoExchange(error) } else { NotTaken::Away(error) })
+                }
             });
         }
         for returned in back {

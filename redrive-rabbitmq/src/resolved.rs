@@ -65,7 +65,7 @@ async fn write(flow: &RabbitFlow, outbox: &Outbox, words: &[Word]) -> Result<(),
     for written in outbox.write(&letters).await {
         match written {
             Ok(()) => {}
-            Err(NotTaken::Away(error)) => return Err(error),
+            Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
             Err(NotTaken::Returned) => return Err(Refusal::NotFound { what: "queue", name: queue }.into()),
             Err(NotTaken::Nacked) => {
                 return Err(PortError::Unavailable(format!("the queue `{queue}` takes nothing")));

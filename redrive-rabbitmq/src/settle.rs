@@ -110,7 +110,7 @@ impl Settler {
     fn not_written(&self, outcome: &Outcome, queue: &str, why: NotTaken) -> PortError {
         let elsewhere = is_elsewhere(outcome);
         let (alarm, refusal) = match why {
-            NotTaken::Away(error) => return error,
+            NotTaken::NoExchange(error) | NotTaken::Away(error) => return error,
             NotTaken::Returned => {
                 ("queue_missing", Refusal::NotFound { what: "queue", name: queue.to_owned() })
             }

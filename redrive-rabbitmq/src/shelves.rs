@@ -120,7 +120,7 @@ impl QueueShelves {
         for written in self.with.outbox.write(&back).await {
             match written {
                 Ok(()) => {}
-                Err(NotTaken::Away(error)) => return Err(error),
+                Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
                 Err(NotTaken::Returned | NotTaken::Nacked) => {
                     let text = "a dead letter could not be put back into its queue; it stays where it was";
                     return Err(PortError::Unavailable(text.to_owned()));

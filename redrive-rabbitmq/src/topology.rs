@@ -40,6 +40,13 @@ impl Needs {
         Self { flow, look, things, limits: tokio::sync::OnceCell::new(), link }
     }
 
+    /// Whether a queue is the flow's own to make.
+    pub(crate) fn owns(&self, name: &str) -> bool {
+        self.things
+            .iter()
+            .any(|thing| matches!(thing, Thing::Queue(queue) if queue.owned && queue.name == name))
+    }
+
     /// What is there and what is missing. Changes nothing.
     pub(crate) async fn plan(&self) -> Result<Vec<Topology>, PortError> {
         let mut plan: Vec<Topology> = Vec::with_capacity(self.things.len());

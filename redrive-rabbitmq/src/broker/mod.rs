@@ -20,6 +20,7 @@ use redrive_engine::port::{
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
+use crate::mending::Mending;
 use crate::not_adopted::NotAdopted;
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::positions::{Positions, StreamPosition};
@@ -81,7 +82,8 @@ impl RabbitBroker {
         let copies = Arc::new(Copies::new(Arc::clone(&flow), Arc::clone(&rules)));
         let needs =
             Arc::new(Needs::new(Arc::clone(&flow), copies.delays(), Arc::clone(&reading), Arc::clone(&look)));
-        let outbox = Arc::new(Outbox::new(&flow, Arc::clone(&writing)));
+        let mending = Mending::new(Arc::clone(&flow.flow), Arc::clone(&needs), Arc::clone(&alarms));
+        let outbox = Arc::new(Outbox::new(&flow, Arc::clone(&writing), mending));
         let own = copies.delays().queues();
         let carver = Arc::new(Carver::new(Arc::clone(&flow), Arc::clone(&rules), own));
         let settler = Settler {
@@ -183,7 +185,7 @@ impl RabbitBroker {
     /// Writes, and remembers whether that went well.
     async fn write(&self, letters: &[Letter]) -> Vec<Result<(), NotTaken>> {
         let written = self.outbox.write(letters).await;
-        let away = written.iter().any(|one| matches!(one, Err(NotTaken::Away(_))));
+        let away = written.iter().any(|one| matches!(one, Err(NotTaken::NoExchange(_) | NotTaken::Away(_))));
         self.writes.store(!away, Ordering::Relaxed);
         written
     }
@@ -323,7 +325,7 @@ impl Broker for RabbitBroker {
         for ((place, queue), written) in sent.into_iter().zip(self.write(&letters).await) {
             let refusal = match written {
                 Ok(()) => continue,
-                Err(NotTaken::Away(error)) => return Err(error),
+                Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
                 Err(NotTaken::Returned) => Refusal::NotFound { what: "queue", name: queue.to_string() },
                 Err(NotTaken::Nacked) => Refusal::Limit(format!("the queue `{queue}` takes no more")),
             };

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal, Settlement};
+use lapin::options::ExchangeDeleteOptions;
+use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Settlement};
 
-use crate::stage::{Stage, later, named, publish, receive, settle, settlement, subscription};
+use crate::stage::{Stage, eventually, later, named, publish, receive, settle, settlement, subscription};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_waits_comes_again_and_is_a_dead_letter_in_the_end() {
@@ -32,7 +33,7 @@ async fn a_message_waits_comes_again_and_is_a_dead_letter_in_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_no_queue_takes_keeps_its_original() {
+async fn a_copy_that_no_queue_takes_keeps_its_original_and_the_queue_is_made_again() {
     let Some(stage) = Stage::shared("returned") else { return };
     let flow = stage.flow();
     let broker = stage.broker(flow.clone()).await;
@@ -46,15 +47,40 @@ async fn a_copy_that_no_queue_takes_keeps_its_original() {
     let alarms = broker.alarms();
     assert_eq!(alarms.iter().map(|alarm| alarm.name).collect::<Vec<_>>(), ["queue_missing"]);
     assert!(alarms[0].why.contains(&dead), "{}", alarms[0].why);
-    let plan = broker.plan(&subscription(&flow)).await.unwrap();
-    assert_eq!(
-        plan.iter().filter(|thing| !thing.exists).map(|thing| &thing.name).collect::<Vec<_>>(),
-        [&dead]
-    );
-    broker.apply(&plan).await.unwrap();
     settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap();
     assert!(broker.alarms().is_empty());
     stage.holds(&dead, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_copy_finds_missing_is_made_again() {
+    let Some(stage) = Stage::shared("mended") else { return };
+    let mut flow = stage.flow();
+    flow.steps = vec![Duration::from_millis(150)];
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let taken = async |delivery: &Delivery, outcome: fn() -> Outcome| {
+        assert!(settle(&broker, delivery, outcome()).await.is_err(), "what it needs is not there");
+        eventually("a copy", async || settle(&broker, delivery, outcome()).await.ok()).await;
+    };
+    let first = receive(&mut source, 1).await.remove(0);
+    stage.delete(&format!("{}.retry.150ms", stage.name)).await;
+    taken(&first, || later(Duration::from_millis(150))).await;
+    let second = receive(&mut source, 1).await.remove(0);
+    // An exchange that is not there ends the channel.
+    let exchange = format!("{}.retry.levels", stage.name);
+    let channel = stage.channel().await;
+    channel.exchange_delete(exchange.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
+    taken(&second, || later(Duration::from_millis(400))).await;
+    let third = receive(&mut source, 1).await.remove(0);
+    assert_eq!(third.trail.attempt, 2);
+    let parking = format!("{}.parking", stage.name);
+    stage.delete(&parking).await;
+    taken(&third, || Outcome::Park).await;
+    stage.holds(&parking, 1).await;
+    assert!(broker.alarms().is_empty(), "{:?}", broker.alarms());
+    stage.delete(&format!("{}.retry.150ms", stage.name)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
