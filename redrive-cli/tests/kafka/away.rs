@@ -1,22 +1,15 @@
 //! A Kafka that goes away and comes back.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
 use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, Producer as _};
 
 use crate::running::{PATIENCE, Running};
-use crate::world::{World, eventually};
+use crate::world::{World, eventually, get};
 
 fn status(address: &str, path: &str) -> Result<u16, String> {
-    let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
+    let answer = get(address, path)?;
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
 }
 

@@ -5,6 +5,7 @@ mod away;
 mod bodies;
 #[path = "../desk/mod.rs"]
 mod desk;
+mod roles;
 #[path = "../running/mod.rs"]
 mod running;
 mod topics;

@@ -1,5 +1,8 @@
 //! A real Kafka, a folder, and the binary between them.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use rdkafka::Offset;
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
 use serde_json::Value;
@@ -172,4 +175,14 @@ impl World {
         assert_eq!(ran.code, 0, "redrive {}: {}{}", arguments.join(" "), ran.text(), ran.stderr);
         ran
     }
+}
+
+/// What an instance that listens answers, with its status.
+pub(crate) fn get(address: &str, path: &str) -> Result<String, String> {
+    let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
+    Ok(answer)
 }

@@ -182,9 +182,9 @@ fn random(round: usize, seed: u64) {
     const WAVE: usize = 24;
     const PARTITIONS: i32 = 4;
     let mut rng = SplitMix64::new(seed);
-    // In every third round the broker is killed as well, and every fourth one settles plainly.
+    // In every third round the broker is killed as well, and every second one settles plainly.
     let breaks = round % 3 == 2;
-    let way = if round % 4 == 3 { Way::Plain } else { Way::Transactional };
+    let way = if round % 2 == 1 { Way::Plain } else { Way::Transactional };
     let cluster = if breaks { Cluster::own("random") } else { Cluster::shared("random") };
     let Some(cluster) = cluster else { return };
     let folder = tempfile::tempdir().unwrap();

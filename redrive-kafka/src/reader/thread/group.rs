@@ -88,6 +88,8 @@ impl Reader {
         self.consumer.context().forget(partitions);
         let mut list = TopicPartitionList::new();
         for (topic, partition) in partitions {
+            // Somebody else tells it from now on.
+            metrics::lag(&self.with.flow.flow, topic, *partition, 0);
             list.add_partition(topic, *partition);
         }
         accept(&self.consumer, &list, false);
