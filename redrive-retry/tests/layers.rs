@@ -169,6 +169,39 @@ async fn a_rate_is_kept_and_a_long_queue_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_whose_call_is_dropped_is_the_next_ones() {
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
+    let (calls, service) = failing(0);
+    let service = BulkheadLayer::new(bulkhead.clone()).layer(service);
+    let began = Instant::now();
+    let runs = tokio::spawn(service.clone().oneshot(1));
+    tokio::time::sleep(ms(1)).await;
+    // The one that waits is given up, and its seat is taken.
+    assert!(tokio::time::timeout(ms(2), service.clone().oneshot(2)).await.is_err());
+    assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 0));
+    let waits = tokio::spawn(service.oneshot(3));
+    tokio::time::sleep(ms(1)).await;
+    assert_eq!(bulkhead.waiting(), 1);
+    // The one that runs is given up, and its place is taken.
+    runs.abort();
+    assert_eq!(waits.await.unwrap(), Ok(6));
+    assert_eq!((began.elapsed(), calls.load(Ordering::SeqCst), bulkhead.running()), (ms(14), 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_call_is_dropped_is_not_called() {
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(1_000)).unwrap(), 1, TokioClock).unwrap();
+    let (calls, service) = failing(0);
+    let service = RateLimitLayer::new(limiter, ms(5_000)).layer(service);
+    let began = Instant::now();
+    assert_eq!(service.clone().oneshot(1).await, Ok(2));
+    assert!(tokio::time::timeout(ms(490), service.clone().oneshot(2)).await.is_err());
+    assert_eq!(service.oneshot(3).await, Ok(6));
+    // Its turn is spent: the next one has the one after it.
+    assert_eq!((began.elapsed(), calls.load(Ordering::SeqCst)), (ms(2_010), 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_guard_refuses_is_not_retried_and_opens_no_breaker() {
     let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
     let breaker = CircuitBreaker::with_clock(config, TokioClock).unwrap();
