@@ -203,6 +203,8 @@ pub struct RabbitFlow {
     pub longest_hold: Duration,
     /// Whether a ledger keeps what does not fit into the broker: headers that are larger than a frame.
     pub ledger: bool,
+    /// Whether queues and exchanges that were deleted while the flow runs are made again. Otherwise they are named.
+    pub makes: bool,
     /// Whether no other instance may read the queue: order is kept in a ledger that others do not share.
     pub alone: bool,
     /// This instance's name, as the broker shows it with its connections.
@@ -251,6 +253,7 @@ impl RabbitFlow {
             confirm_timeout: Duration::from_secs(5),
             longest_hold: Duration::from_secs(30),
             ledger: false,
+            makes: true,
             alone: false,
             instance: "redrive".to_owned(),
         }

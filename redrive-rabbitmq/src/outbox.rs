@@ -95,7 +95,7 @@ impl Outbox {
             Err(NotTaken::NoExchange(_)) => true,
             _ => false,
         });
-        if missing {
+        if missing || self.mending.has_failed() {
             self.mending.mend().await;
         }
         answers

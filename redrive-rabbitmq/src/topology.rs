@@ -98,14 +98,22 @@ impl Needs {
     }
 
     /// Makes again what is missing, bindings among it, after a connection was lost, or a queue was deleted under the flow.
-    /// Answers with what was missing, as far as the broker tells: of bindings it does not.
+    /// Answers with what was missing, as far as the broker tells: of bindings it does not. A flow that makes nothing says
+    /// what is missing, as an error.
     pub(crate) async fn restore(&self) -> Result<Vec<String>, PortError> {
         let plan = self.plan().await?;
         let foreign = |found: &Topology| self.flow.foreign.contains(&found.name);
         let own: Vec<Topology> = plan.into_iter().filter(|found| !foreign(found)).collect();
-        self.apply(&own).await?;
         let missing = own.iter().filter(|found| !found.exists && found.kind != "binding");
-        Ok(missing.map(|found| format!("the {} `{}`", found.kind, found.name)).collect())
+        let missing: Vec<String> =
+            missing.map(|found| format!("the {} `{}`", found.kind, found.name)).collect();
+        if self.flow.makes {
+            self.apply(&own).await?;
+        } else if !missing.is_empty() {
+            let text = format!("{} is not there, and the flow makes nothing by itself", missing.join(", "));
+            return Err(Refusal::Invalid(text).into());
+        }
+        Ok(missing)
     }
 
     async fn plan_queue(&self, queue: &QueueSpec) -> Result<Topology, PortError> {

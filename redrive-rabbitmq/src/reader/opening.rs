@@ -79,7 +79,9 @@ impl Reader {
         let mut wait = FIRST_WAIT;
         loop {
             let open = async {
-                self.with.needs.restore().await?;
+                if self.with.flow.makes {
+                    self.with.needs.restore().await?;
+                }
                 self.open().await
             };
             let opened = tokio::select! {

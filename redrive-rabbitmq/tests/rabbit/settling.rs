@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lapin::options::ExchangeDeleteOptions;
 use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Settlement};
+use redrive_rabbitmq::RabbitBroker;
 
 use crate::stage::{Stage, eventually, later, named, publish, receive, settle, settlement, subscription};
 
@@ -81,6 +82,36 @@ async fn whatever_a_copy_finds_missing_is_made_again() {
     stage.holds(&parking, 1).await;
     assert!(broker.alarms().is_empty(), "{:?}", broker.alarms());
     stage.delete(&format!("{}.retry.150ms", stage.name)).await;
+}
+
+/// A flow that is to make nothing names what is missing until somebody has made it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_is_named_where_nothing_is_to_be_made() {
+    let Some(stage) = Stage::shared("left") else { return };
+    let made = stage.broker(stage.flow()).await;
+    let mut flow = stage.flow();
+    flow.makes = false;
+    let broker = RabbitBroker::new(flow.clone()).unwrap();
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let delivery = receive(&mut source, 1).await.remove(0);
+    let dead = format!("{}.dlq", stage.name);
+    stage.delete(&dead).await;
+    settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap_err();
+    assert_eq!(stage.ready(&dead).await, None, "it makes nothing");
+    let alarms = broker.alarms();
+    assert!(alarms.iter().all(|alarm| alarm.name == "queue_missing"), "{alarms:?}");
+    assert!(alarms.iter().any(|alarm| alarm.why.contains("makes nothing by itself")), "{alarms:?}");
+    let plan = made.plan(&subscription(&flow)).await.unwrap();
+    made.apply(&plan).await.unwrap();
+    settle(&broker, &delivery, Outcome::DeadLetter).await.unwrap();
+    eventually("no alarm", async || {
+        stage.publish("body", named("b")).await;
+        let another = receive(&mut source, 1).await.remove(0);
+        settle(&broker, &another, Outcome::DeadLetter).await.unwrap();
+        broker.alarms().is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,6 +26,7 @@ pub(super) fn flow(
     let flow = config.flows.get(name).ok_or("there is no such flow")?;
     let queue = address.queue.as_deref().unwrap_or_default();
     let mut rabbit = RabbitFlow::new(name, login(config, address, env)?, queue);
+    rabbit.makes = flow.topology.or(config.topology) != Some(config::Topology::Check);
     let read = flow.queue.clone().unwrap_or_default();
     rabbit.kind = match read.kind {
         None | Some(config::QueueKind::Quorum) => QueueKind::Quorum,
