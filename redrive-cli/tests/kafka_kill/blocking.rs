@@ -24,6 +24,7 @@ fn setting<'a>(cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
         delay: "cascade",
         retries: RETRIES,
         concurrency: 1,
+        order_by: "none",
     }
 }
 

@@ -63,17 +63,27 @@ impl Cluster {
 
     /// Writes messages, each with its id and its body, to all partitions in turn.
     pub(crate) fn produce(&self, messages: &[(String, &str)], partitions: i32) {
+        let place = |(place, (id, body))| (id, id, body, place % partitions);
+        let all: Vec<_> =
+            (0..).zip(messages.iter().map(|(id, body)| (id.as_str(), *body))).map(place).collect();
+        self.produce_keyed(&all);
+    }
+
+    /// Writes messages: their ids, keys, bodies and partitions.
+    pub(crate) fn produce_keyed(&self, messages: &[(&str, &str, &str, i32)]) {
         let mut config = self.client();
         config.set("enable.idempotence", "true").set("message.timeout.ms", "280000");
         let producer: FutureProducer = config.create().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut sent = Vec::new();
-            for (place, (id, body)) in (0..).zip(messages) {
-                let headers = OwnedHeaders::new().insert(Header { key: "message-id", value: Some(id) });
-                let partition = place % partitions;
-                let record =
-                    FutureRecord::to(&self.name).partition(partition).key(id).payload(*body).headers(headers);
+            for (id, key, body, partition) in messages {
+                let headers = OwnedHeaders::new().insert(Header { key: "message-id", value: Some(*id) });
+                let record = FutureRecord::to(&self.name)
+                    .partition(*partition)
+                    .key(*key)
+                    .payload(*body)
+                    .headers(headers);
                 sent.push(producer.send_result(record).map_err(|(error, _)| error).unwrap());
             }
             for one in sent {

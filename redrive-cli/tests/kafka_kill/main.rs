@@ -8,6 +8,7 @@ mod cluster;
 #[path = "../kill/http.rs"]
 #[allow(dead_code, reason = "the embedded test uses more of it")]
 mod http;
+mod lanes;
 #[path = "../kill/member.rs"]
 mod member;
 #[path = "../kill/scenario.rs"]
@@ -50,6 +51,7 @@ impl Way {
             delay,
             retries: "retry: 20ms x3",
             concurrency: 4,
+            order_by: "none",
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) retries: &'a str,
     /// How many calls may run at once.
     pub(crate) concurrency: usize,
+    /// Whose order is kept.
+    pub(crate) order_by: &'a str,
 }
 
 impl Setting<'_> {
@@ -24,7 +26,7 @@ impl Setting<'_> {
     /// breaker, since a handler that is down would hold the flow instead of using the attempts up.
     pub(crate) fn config(&self) -> String {
         let (name, bootstrap) = (&self.cluster.name, self.cluster.bootstrap());
-        let Self { handler, settle, delay, retries, concurrency, .. } = self;
+        let Self { handler, settle, delay, retries, concurrency, order_by, .. } = self;
         format!(
             "version: 1
 brokers:
@@ -35,6 +37,7 @@ flows:
     to: http://{handler}/orders
     {retries}
     concurrency: {concurrency}
+    order_by: {order_by}
     settle: {settle}
     delay: {delay}
     crash_limit: 100
