@@ -87,7 +87,7 @@ impl Copies {
                 return Err(Refusal::Invalid(text.to_owned()));
             }
         };
-        fits(&copy, frame_max)?;
+        fits(&copy.letter, &copy.queue, frame_max)?;
         Ok(Some(copy))
     }
 
@@ -122,7 +122,7 @@ impl Copies {
             mandatory: way.by_plugin.is_none(),
         };
         let copy = Copy { letter, queue: way.queue.into() };
-        fits(&copy, frame_max)?;
+        fits(&copy.letter, &copy.queue, frame_max)?;
         Ok(copy)
     }
 
@@ -136,7 +136,7 @@ impl Copies {
     ) -> Result<Copy, Refusal> {
         let mut copy = self.copy(message, &message.headers, message.body.clone(), queue, Purpose::Sent)?;
         copy.letter.properties = wire::published_at(copy.letter.properties, now.as_millis());
-        fits(&copy, frame_max)?;
+        fits(&copy.letter, &copy.queue, frame_max)?;
         Ok(copy)
     }
 
@@ -176,7 +176,7 @@ impl Copies {
         };
         self.write(&trail, &mut all, body.as_ref());
         let copy = self.copy(&shown, &all, body, queue, Purpose::Kept)?;
-        let Err(refusal) = fits(&copy, frame_max) else { return Ok(copy) };
+        let Err(refusal) = fits(&copy.letter, &copy.queue, frame_max) else { return Ok(copy) };
         if !self.flow.ledger {
             return Err(refusal);
         }
@@ -196,7 +196,7 @@ impl Copies {
         let content_type = Some("application/json".into());
         let bare = Message { id: message.id.clone(), content_type, ..Message::default() };
         let pointer = self.copy(&bare, &few, body, queue, Purpose::Kept)?;
-        fits(&pointer, frame_max).map(|()| pointer)
+        fits(&pointer.letter, &pointer.queue, frame_max).map(|()| pointer)
     }
 
     fn rejection(&self, event: &Bytes, target: &str) -> Result<Copy, Refusal> {
@@ -268,19 +268,17 @@ fn size_of(headers: &Headers) -> usize {
 }
 
 /// Whether the properties fit into a frame: the broker ends the whole connection over one that do not.
-fn fits(copy: &Copy, frame_max: usize) -> Result<(), Refusal> {
+pub(crate) fn fits(letter: &Letter, queue: &str, frame_max: usize) -> Result<(), Refusal> {
     // Nearly all are far smaller, which is seen without writing them.
-    if amqp::at_most(&copy.letter.properties).is_some_and(|most| most + FRAME_OVERHEAD <= frame_max) {
+    if amqp::at_most(&letter.properties).is_some_and(|most| most + FRAME_OVERHEAD <= frame_max) {
         return Ok(());
     }
-    let size =
-        amqp::encoded(&copy.letter.properties).map_or(usize::MAX, |bytes| bytes.len() + FRAME_OVERHEAD);
+    let size = amqp::encoded(&letter.properties).map_or(usize::MAX, |bytes| bytes.len() + FRAME_OVERHEAD);
     if size <= frame_max {
         return Ok(());
     }
     Err(Refusal::Limit(format!(
-        "the headers of the copy for `{}` take {size} bytes and the connection has frames of {frame_max}; raise `frame_max` at the server, or use a ledger that keeps what does not fit",
-        copy.queue
+        "the headers of the copy for `{queue}` take {size} bytes and the connection has frames of {frame_max}; raise `frame_max` at the server, or use a ledger that keeps what does not fit"
     )))
 }
 

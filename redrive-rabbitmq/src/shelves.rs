@@ -3,8 +3,12 @@
 //! A queue cannot be looked at and left as it is: a message that is given back again and again is deleted at its delivery
 //! limit. So each is read once. What the ledger takes over is released when the ledger has it, which is so when the next
 //! ones are asked for; what stays is written to the end of its queue first.
+//!
+//! A message of another system may have no id, and be equal to another one. So each step of a look has a mark of its own,
+//! from which the entries of such messages are made, and which is the look's position until they are released. Whoever
+//! begins there after a crash makes the same entries of what comes again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,7 +22,7 @@ use redrive_engine::port::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::copy::{KIND, LEFT_BODY};
+use crate::copy::{KIND, LEFT_BODY, fits};
 use crate::link::{self, Link};
 use crate::look::Look;
 use crate::not_adopted::NotAdopted;
@@ -27,7 +31,7 @@ use crate::reader::Carver;
 use crate::wire::{self, PARKED, Purpose, Read};
 use crate::{Adopt, DeadLetterFormat, Parking, RabbitFlow, names, trouble};
 
-/// The position of a look that has seen the flow's own queues.
+/// The position of a look that has seen the flow's own queues, with the mark of what it has not released.
 const SEEN: &str = "seen";
 
 /// What reading the shelves needs.
@@ -59,11 +63,14 @@ struct Held {
     up_to: Option<u64>,
     /// What was handed out last, as it was read.
     read: Vec<Taken>,
+    /// Whether something is kept in hand until the look ends.
+    in_place: bool,
 }
 
 /// A message that was handed out.
 #[derive(Debug)]
 struct Taken {
+    tag: u64,
     queue: Arc<str>,
     message: Message,
     /// Whether it stays in its queue, at its end.
@@ -77,14 +84,24 @@ pub(crate) struct QueueShelves {
     held: Held,
     /// What the ledger did not take, by the queue that it was read from, and why.
     refused: BTreeMap<Arc<str>, Vec<String>>,
+    /// The mark of the step that an earlier look may not have released.
+    before: Option<uuid::Uuid>,
+    /// The mark of the step that is not released.
+    mark: Option<uuid::Uuid>,
+    /// How many were alike so far.
+    alike: HashMap<uuid::Uuid, u32>,
 }
 
 /// Opens the shelves: from the beginning all of them, later only those that are emptied.
 pub(crate) async fn open(with: With, from: Option<&str>) -> Result<Box<dyn Shelves>, PortError> {
-    if from.is_some_and(|position| position != SEEN) {
-        let text = "the position is none that this broker gave".to_owned();
-        return Err(Refusal::Invalid(text).into());
-    }
+    let before = match from.filter(|position| *position != SEEN) {
+        None => None,
+        Some(position) => {
+            let mark = position.strip_prefix(SEEN).and_then(|rest| rest.trim_start().parse().ok());
+            let wrong = || Refusal::Invalid("the position is none that this broker gave".to_owned());
+            Some(mark.ok_or_else(wrong)?)
+        }
+    };
     let flow = &with.flow;
     let into_ledger = flow.adopt == Adopt::IntoLedger;
     let mut queues: Vec<(&str, bool)> = Vec::new();
@@ -108,15 +125,30 @@ pub(crate) async fn open(with: With, from: Option<&str>) -> Result<Box<dyn Shelv
     }
     let emptied = piles.iter().filter(|pile| !pile.stays);
     let refused = emptied.map(|pile| (Arc::clone(&pile.queue), Vec::new())).collect();
-    Ok(Box::new(QueueShelves { with, piles, held: Held::default(), refused }))
+    let (mark, alike) = Default::default();
+    Ok(Box::new(QueueShelves { with, piles, held: Held::default(), refused, before, mark, alike }))
 }
 
 impl QueueShelves {
-    /// Releases what was handed out before; what stays is at the end of its queue by then.
+    /// Releases what was handed out before; what stays is at the end of its queue by then. What cannot be written there is
+    /// kept in hand, and is in its place again when the look ends.
     async fn release(&mut self) -> Result<(), PortError> {
         let Some(up_to) = self.held.up_to else { return Ok(()) };
-        let stays = self.held.read.iter().filter(|taken| taken.stays);
-        let back: Vec<Letter> = stays.map(|taken| self.to_the_end(taken)).collect::<Result<_, _>>()?;
+        let (mut back, mut done): (Vec<Letter>, Vec<u64>) = Default::default();
+        for taken in &self.held.read {
+            match taken.stays.then(|| self.to_the_end(taken)) {
+                None => {}
+                Some(Ok(letter)) => back.push(letter),
+                Some(Err(PortError::Refused(refusal))) => {
+                    let flow = &*self.with.flow.flow;
+                    tracing::warn!(flow, queue = &*taken.queue, error = %refusal, "a dead letter stays in its place");
+                    self.held.in_place = true;
+                    continue;
+                }
+                Some(Err(error)) => return Err(error),
+            }
+            done.push(taken.tag);
+        }
         for written in self.with.outbox.write(&back).await {
             match written {
                 Ok(()) => {}
@@ -128,12 +160,28 @@ impl QueueShelves {
             }
         }
         if let Some(channel) = &self.held.channel {
-            let acked = channel.basic_ack(up_to, BasicAckOptions { multiple: true }).await;
-            acked.map_err(|error| trouble::away("cannot release what the ledger has", &error))?;
+            // One answer for all would answer for what is kept in hand, too.
+            let multiple = !self.held.in_place;
+            for tag in if multiple { vec![up_to] } else { done } {
+                let acked = channel.basic_ack(tag, BasicAckOptions { multiple }).await;
+                acked.map_err(|error| trouble::away("cannot release what the ledger has", &error))?;
+            }
         }
         self.held.up_to = None;
         self.held.read.clear();
+        self.mark = None;
         Ok(())
+    }
+
+    /// What tells a message without an id from those that are equal to it.
+    fn nth(&mut self, like: uuid::Uuid, stays: bool, redelivered: bool, mark: uuid::Uuid) -> uuid::Uuid {
+        // What stays is read again and again, and is never lost by being taken for another.
+        let mark = if stays { None } else { self.before.filter(|_| redelivered).or(Some(mark)) };
+        let marked = mark.map_or(like, |mark| hashed(&[like.as_bytes(), mark.as_bytes()]));
+        let count = self.alike.entry(marked).or_default();
+        let entry = if *count == 0 { marked } else { hashed(&[marked.as_bytes(), &count.to_le_bytes()]) };
+        *count += 1;
+        entry
     }
 
     /// A message as it was read, for the end of its queue.
@@ -142,7 +190,9 @@ impl QueueShelves {
         let user = &self.with.flow.login.user;
         let properties = wire::write(message, &message.headers, user, Purpose::Kept)?;
         let (key, body) = (link::short(queue)?, message.body.clone().unwrap_or_default());
-        Ok(Letter { exchange: "".into(), key, properties, body, mandatory: true })
+        let letter = Letter { exchange: "".into(), key, properties, body, mandatory: true };
+        fits(&letter, queue, self.with.outbox.frame_max())?;
+        Ok(letter)
     }
 
     async fn channel(&mut self) -> Result<Channel, PortError> {
@@ -164,6 +214,7 @@ impl QueueShelves {
 impl Shelves for QueueShelves {
     async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError> {
         self.release().await?;
+        let mark = uuid::Uuid::now_v7();
         let mut shelved = Vec::new();
         while let Some((queue, left, stays)) =
             self.piles.front().map(|pile| (Arc::clone(&pile.queue), pile.left, pile.stays))
@@ -187,11 +238,16 @@ impl Shelves for QueueShelves {
             }
             let delivery = got.delivery;
             self.held.up_to = Some(delivery.delivery_tag);
+            self.mark = Some(mark);
             let is_own = |name: &str| self.with.carver.waits_in(name);
             let read = wire::read(&delivery.properties, delivery.data, None, &is_own);
-            self.held.read.push(Taken { queue: Arc::clone(&queue), message: read.message.clone(), stays });
+            let (tag, message) = (delivery.delivery_tag, read.message.clone());
+            self.held.read.push(Taken { tag, queue: Arc::clone(&queue), message, stays });
             let rules = self.with.carver.rules().get();
-            shelved.push(shelve(&self.with.flow, &queue, read, &rules, self.with.clock.now()));
+            let now = self.with.clock.now();
+            let (flow, redelivered) = (Arc::clone(&self.with.flow), delivery.redelivered);
+            let nth = |like| self.nth(like, stays, redelivered, mark);
+            shelved.push(shelve(&flow, &queue, read, &rules, now, nth));
         }
         if shelved.is_empty() {
             for (queue, refused) in &self.refused {
@@ -210,12 +266,19 @@ impl Shelves for QueueShelves {
     }
 
     fn position(&self) -> String {
-        SEEN.to_owned()
+        self.mark.map_or_else(|| SEEN.to_owned(), |mark| format!("{SEEN} {mark}"))
     }
 }
 
-/// A message of a queue, as the ledger is told of it.
-fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, now: Timestamp) -> Shelved {
+/// A message of a queue, as the ledger is told of it. `nth` makes the entry of one that has no id, out of what it is like.
+fn shelve(
+    flow: &RabbitFlow,
+    queue: &Arc<str>,
+    read: Read,
+    rules: &HeaderRules,
+    now: Timestamp,
+    nth: impl FnOnce(uuid::Uuid) -> uuid::Uuid,
+) -> Shelved {
     let Read { mut message, published, .. } = read;
     let mut trail = rules.read(&message.headers, message.body.as_deref());
     let is_foreign = flow.foreign.iter().any(|other| **other == **queue);
@@ -232,7 +295,8 @@ fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, 
     }
     let mut own: Trail = (*trail).clone();
     if foreign {
-        let entry = entry_of(queue, &message, published);
+        let like = entry_of(queue, &message, published);
+        let entry = if message.id.is_empty() { nth(like) } else { like };
         own.entry_id = Some(entry.to_string().into());
         if message.id.is_empty() {
             message.id = entry.to_string().into();
@@ -247,16 +311,21 @@ fn shelve(flow: &RabbitFlow, queue: &Arc<str>, read: Read, rules: &HeaderRules, 
 
 /// The entry of another system's dead letter: the same whenever and by whomever it is read.
 fn entry_of(queue: &str, message: &Message, published: Option<i64>) -> uuid::Uuid {
+    hashed(&[
+        queue.as_bytes(),
+        message.id.as_str().as_bytes(),
+        message.body.as_deref().unwrap_or_default(),
+        message.headers.get("x-death").map(|deaths| &deaths[..]).unwrap_or_default(),
+        &published.unwrap_or(-1).to_le_bytes(),
+    ])
+}
+
+fn hashed(parts: &[&[u8]]) -> uuid::Uuid {
     let mut hash = Sha256::new();
-    let mut add = |part: &[u8]| {
+    for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
-    };
-    add(queue.as_bytes());
-    add(message.id.as_str().as_bytes());
-    add(message.body.as_deref().unwrap_or_default());
-    add(message.headers.get("x-death").map(|deaths| &deaths[..]).unwrap_or_default());
-    add(&published.unwrap_or(-1).to_le_bytes());
+    }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()

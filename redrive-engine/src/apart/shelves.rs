@@ -38,9 +38,25 @@ impl Inner {
         missed: bool,
     ) -> Result<(), PortError> {
         let name = format!("{}/{}", self.position_name(), self.flow);
-        let anew = missed && self.options.looks_anew;
-        let from = if anew { None } else { self.ledger.position(&name).await? };
+        let kept = self.ledger.position(&name).await?;
+        if !missed || !self.options.looks_anew {
+            return self.adopt_from(subscription, &name, kept).await;
+        }
+        // What was taken in last, and may not be released, is known by where that look stood.
+        if kept.is_some() {
+            self.adopt_from(subscription, &name, kept).await?;
+        }
+        self.adopt_from(subscription, &name, None).await
+    }
+
+    async fn adopt_from(
+        &self,
+        subscription: &Subscription,
+        name: &str,
+        from: Option<String>,
+    ) -> Result<(), PortError> {
         let mut shelves = self.outer.shelves(subscription, from.as_deref()).await?;
+        let mut kept = from;
         loop {
             let step = shelves.next(STEP).await?;
             if step.is_empty() {
@@ -49,11 +65,13 @@ impl Inner {
             let mut step: Step = step.into_iter().enumerate().collect();
             step.retain(|(_, shelved)| self.options.adopts || !shelved.foreign);
             self.take_in(subscription, &mut *shelves, step).await?;
-            self.ledger.keep_position(&name, &shelves.position()).await?;
+            let position = shelves.position();
+            self.ledger.keep_position(name, &position).await?;
+            kept = Some(position);
         }
         let position = shelves.position();
-        if from.as_deref() != Some(&*position) {
-            self.ledger.keep_position(&name, &position).await?;
+        if kept.as_deref() != Some(&*position) {
+            self.ledger.keep_position(name, &position).await?;
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! What lies in dead-letter queues, of the flow and of others.
 
+use std::collections::BTreeSet;
+
 use lapin::types::{AMQPValue, FieldArray};
 use redrive_core::dialect::{ForeignFailure, Writer};
 use redrive_engine::port::{Broker as _, EntryState, Outcome, Resolved, Shelved};
-use redrive_rabbitmq::{Adopt, RabbitBroker, RabbitFlow};
+use redrive_rabbitmq::{Adopt, QueueKind, RabbitBroker, RabbitFlow};
 
 use crate::stage::{Stage, named, publish, receive, settle, subscription, table};
 
@@ -113,9 +115,10 @@ async fn dead_letters_of_another_system_are_read_with_their_deaths() {
     publish(&channel, &theirs, "bill", properties).await;
     let mut first = broker.shelves(&subscription(&flow), Some("seen")).await.unwrap();
     let seen = first.next(10).await.unwrap().remove(0);
+    let position = first.position();
     drop(first);
     stage.holds(&theirs, 1).await;
-    let found = all(&broker, &flow, Some("seen")).await.remove(0);
+    let found = all(&broker, &flow, Some(&position)).await.remove(0);
     assert!(found.foreign);
     assert_eq!(found.delivery.trail.entry_id, seen.delivery.trail.entry_id, "it is the same at every look");
     assert!(!found.delivery.message.id.is_empty());
@@ -124,6 +127,68 @@ async fn dead_letters_of_another_system_are_read_with_their_deaths() {
     assert_eq!(failure.origin.name.as_deref(), Some("billing"));
     stage.holds(&theirs, 0).await;
     stage.delete(&theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_others_that_are_equal_and_have_no_id_are_one_entry_each() {
+    let Some(stage) = Stage::shared("equal") else { return };
+    let mut flow = stage.flow();
+    flow.adopt = Adopt::IntoLedger;
+    let theirs = format!("{}-theirs", stage.name);
+    stage.queue(&theirs, Vec::new()).await;
+    flow.foreign = vec![theirs.clone()];
+    let broker = stage.broker(flow.clone()).await;
+    let channel = stage.channel().await;
+    let publish_one = async || publish(&channel, &theirs, "equal", lapin::BasicProperties::default()).await;
+    let entries = |found: &[Shelved]| {
+        let ids = found.iter().map(|one| one.delivery.trail.entry_id.clone().unwrap());
+        ids.map(|id| id.to_string()).collect::<BTreeSet<_>>()
+    };
+    publish_one().await;
+    publish_one().await;
+    let mut first = broker.shelves(&subscription(&flow), None).await.unwrap();
+    let seen = entries(&first.next(10).await.unwrap());
+    assert_eq!(seen.len(), 2);
+    // The ledger has them, and whoever told it dies before they are released.
+    let position = first.position();
+    drop(first);
+    stage.holds(&theirs, 2).await;
+    publish_one().await;
+    let mut second = broker.shelves(&subscription(&flow), Some(&position)).await.unwrap();
+    let again = entries(&second.next(10).await.unwrap());
+    assert_eq!(again.len(), 3);
+    assert!(again.is_superset(&seen), "they are the same as before: {again:?} {seen:?}");
+    assert!(second.next(10).await.unwrap().is_empty());
+    // One that comes when the others are released is another.
+    publish_one().await;
+    let later = entries(&all(&broker, &flow, Some(&second.position())).await);
+    assert_eq!(later.len(), 1);
+    assert!(later.is_disjoint(&again), "{later:?} {again:?}");
+    stage.holds(&theirs, 0).await;
+    stage.delete(&theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_that_cannot_be_written_again_stays_in_its_place() {
+    let Some(stage) = Stage::shared("in-place") else { return };
+    let mut flow = stage.flow();
+    // One that counts deliveries would add that to the headers.
+    flow.kind = QueueKind::Classic;
+    let broker = stage.broker(flow.clone()).await;
+    let dead = format!("{}.dlq", stage.name);
+    let channel = stage.channel().await;
+    // A dead letter carries its expiration as a header, for which there is no room.
+    let large = table(vec![("z", AMQPValue::LongString("x".repeat(131_010).into()))]);
+    let large = named("b").with_headers(large).with_expiration("60000000".into());
+    publish(&channel, &dead, "small", named("a")).await;
+    publish(&channel, &dead, "large", large).await;
+    publish(&channel, &dead, "small", named("c")).await;
+    for _ in 0..2 {
+        let found = all(&broker, &flow, None).await;
+        assert_eq!(found.len(), 3);
+        stage.holds(&dead, 3).await;
+    }
+    assert_eq!(stage.get(&dead).await.unwrap().data, b"large", "the others went to the end");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
