@@ -79,7 +79,7 @@ pub(crate) fn answer(parts: &Parts, body: Option<Bytes>) -> Answer {
 /// Says what the store said where operators read it. It can name files and hosts, so no client is told.
 pub(crate) fn store_failed(step: &'static str, error: &StoreError) {
     #[cfg(feature = "telemetry")]
-    tracing::warn!(step, %error, "idempotency store failed");
+    tracing::warn!(step, %error, "the store of idempotency keys does not answer");
     #[cfg(not(feature = "telemetry"))]
     let _ = (step, error);
 }
