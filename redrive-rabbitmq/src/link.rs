@@ -24,6 +24,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long a channel may take to be opened.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long an end may take: now and then the client library waits without one.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// A connection to RabbitMQ.
 #[derive(Debug)]
@@ -221,8 +223,15 @@ impl Link {
     pub(crate) async fn close(&self) {
         let connection = self.now.lock().await.connection.take();
         if let Some(connection) = connection {
-            let _ = tokio::time::timeout(Duration::from_secs(2), connection.close(200, "done".into())).await;
+            let _ = tokio::time::timeout(CLOSING, connection.close(200, "done".into())).await;
         }
+    }
+}
+
+/// Ends a channel.
+pub(crate) async fn close(channel: &Channel) {
+    if channel.status().connected() {
+        let _ = tokio::time::timeout(CLOSING, channel.close(200, "done".into())).await;
     }
 }
 

@@ -16,7 +16,7 @@ use lapin::{BasicProperties, Channel, Confirmation, PublisherConfirm};
 use redrive_engine::port::PortError;
 use tokio::sync::Semaphore;
 
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::mending::Mending;
 use crate::trouble::No;
 use crate::{RabbitFlow, metrics, trouble};
@@ -114,7 +114,7 @@ impl Outbox {
         };
         let answer = tokio::time::timeout(self.confirm_timeout, sent).await;
         // What came back must not be taken for one of another batch.
-        tokio::spawn(async move { channel.close(200, "done".into()).await });
+        tokio::spawn(async move { link::close(&channel).await });
         match answer {
             Ok(Err(error)) if trouble::no(&error) == Some(No::Forbidden) => {
                 Err(trouble::asked(doing, &error))
@@ -141,7 +141,7 @@ impl Outbox {
         let sending = self.send(&channel, letters);
         let Ok(answers) = tokio::time::timeout(self.confirm_timeout, sending).await else {
             // A confirmation that comes later must not be taken for another's.
-            tokio::spawn(async move { channel.close(200, "a confirmation took too long".into()).await });
+            tokio::spawn(async move { link::close(&channel).await });
             let why = format!("RabbitMQ did not confirm within {:?}", self.confirm_timeout);
             return vec![Err(away(&why)); letters.len()];
         };

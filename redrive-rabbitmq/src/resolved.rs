@@ -11,6 +11,7 @@ use lapin::options::{BasicAckOptions, BasicGetOptions};
 use redrive_core::Timestamp;
 use redrive_engine::port::{EntryId, EntryState, PortError, Refusal, Resolved};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::link::{self, Link};
 use crate::look::Look;
@@ -45,7 +46,19 @@ pub(crate) async fn keep(
     write(flow, outbox, &words).await
 }
 
-async fn write(flow: &RabbitFlow, outbox: &Outbox, words: &[Word]) -> Result<(), PortError> {
+/// The words of one message, and what is none that this version knows.
+fn words_of(bytes: &[u8]) -> Result<(Vec<Word>, Vec<Value>), serde_json::Error> {
+    let (mut words, mut others) = (Vec::new(), Vec::new());
+    for value in serde_json::from_slice::<Vec<Value>>(bytes)? {
+        match Word::deserialize(&value) {
+            Ok(word) => words.push(word),
+            Err(_) => others.push(value),
+        }
+    }
+    Ok((words, others))
+}
+
+async fn write<T: Serialize>(flow: &RabbitFlow, outbox: &Outbox, words: &[T]) -> Result<(), PortError> {
     let queue = names::resolved(flow);
     let key = link::short(&queue)?;
     let mut letters = Vec::new();
@@ -92,11 +105,16 @@ pub(crate) async fn read(
     let away = |error: lapin::Error| trouble::away(&doing, &error);
     let name = link::short(&queue)?;
     let mut last: BTreeMap<EntryId, Word> = BTreeMap::new();
+    let mut unknown: Vec<Value> = Vec::new();
     let mut read_up_to = None;
     for _ in 0..left {
         let got = channel.basic_get(name.clone(), BasicGetOptions::default()).await.map_err(away)?;
         let Some(got) = got else { break };
-        let words: Vec<Word> = serde_json::from_slice(&got.delivery.data).unwrap_or_default();
+        let (words, others) = words_of(&got.delivery.data).unwrap_or_else(|error| {
+            tracing::warn!(flow = &*flow.flow, queue, error = %error, "what was resolved cannot be read");
+            Default::default()
+        });
+        unknown.extend(others);
         for word in words {
             if last.get(&word.entry).is_none_or(|known| known.at <= word.at) {
                 last.insert(word.entry, word);
@@ -105,10 +123,15 @@ pub(crate) async fn read(
         read_up_to = Some(got.delivery.delivery_tag);
     }
     let words: Vec<Word> = last.into_values().collect();
+    if !unknown.is_empty() {
+        let (count, first) = (unknown.len(), &unknown[0]);
+        tracing::warn!(flow = &*flow.flow, queue, count, %first, "words on entries are not known, and are kept as they are");
+    }
     if let Some(tag) = read_up_to {
         write(flow, outbox, &words).await?;
+        write(flow, outbox, &unknown).await?;
         channel.basic_ack(tag, BasicAckOptions { multiple: true }).await.map_err(away)?;
-        let _ = channel.close(200, "done".into()).await;
+        link::close(&channel).await;
     }
     let resolved =
         words.into_iter().filter_map(|Word { entry, state, .. }| Some(Resolved { entry, state: state? }));

@@ -8,6 +8,7 @@ use lapin::options::{BasicAckOptions, BasicRejectOptions};
 use redrive_engine::port::{Delivery, PortError, Tag};
 
 use super::book::Book;
+use crate::link;
 use crate::positions::StreamPosition;
 
 /// A channel with what is open on it.
@@ -86,8 +87,6 @@ impl Session {
 
     /// Ends the channel: all that is open on it goes back to its queue, in its order.
     pub(crate) async fn end(&self) {
-        if self.channel.status().connected() {
-            let _ = self.channel.close(200, "done".into()).await;
-        }
+        link::close(&self.channel).await;
     }
 }

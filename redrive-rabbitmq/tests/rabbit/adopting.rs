@@ -210,3 +210,25 @@ async fn the_last_word_on_what_was_resolved_is_kept() {
     }
     stage.holds(&format!("{}.resolved", stage.name), 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_word_that_is_not_known_does_not_cost_the_others() {
+    let Some(stage) = Stage::shared("unknown") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let ids: Vec<uuid::Uuid> = (0..2).map(|_| uuid::Uuid::now_v7()).collect();
+    let words = serde_json::json!([
+        { "entry": ids[0], "state": "vanished", "at": 1 },
+        { "entry": ids[1], "state": EntryState::Discarded, "at": 1 },
+    ]);
+    let queue = format!("{}.resolved", stage.name);
+    publish(&stage.channel().await, &queue, &words.to_string(), named("a")).await;
+    for _ in 0..2 {
+        let found = broker.resolved(&subscription(&flow)).await.unwrap();
+        assert_eq!(found, [Resolved { entry: ids[1], state: EntryState::Discarded }]);
+    }
+    // Whoever knows it finds it.
+    stage.holds(&queue, 2).await;
+    let kept = [stage.get(&queue).await.unwrap().data, stage.get(&queue).await.unwrap().data].concat();
+    assert!(String::from_utf8(kept).unwrap().contains("vanished"));
+}
