@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 /// How deep tables in tables are shown.
 const DEEPEST: usize = 16;
+/// How deep tables in carried properties are read: reading takes room on the stack for each.
+const NESTED: usize = 64;
 /// The longest text of carried properties that is read.
 const LONGEST: usize = 256 << 10;
 
@@ -41,14 +43,71 @@ pub(crate) fn to_text(properties: &BasicProperties) -> Option<String> {
     encoded(properties).map(|bytes| BASE64.encode(bytes))
 }
 
-/// Properties that a header carries; nothing when it carries none that can be read.
-pub(crate) fn from_text(text: &[u8]) -> Option<BasicProperties> {
+/// Properties that a header carries. What is not readable is an error that names the place.
+pub(crate) fn from_text(text: &[u8]) -> Result<BasicProperties, String> {
     if text.len() > LONGEST {
+        return Err(format!("{} bytes are more than the {LONGEST} that are read", text.len()));
+    }
+    let bytes = BASE64.decode(text).map_err(|error| error.to_string())?;
+    if let Some(place) = too_deep(&bytes) {
+        return Err(format!("tables are nested deeper than {NESTED} at byte {place}"));
+    }
+    let (rest, properties) = parse_properties(&bytes[..]).map_err(|_| "no properties of AMQP".to_owned())?;
+    if rest.is_empty() { Ok(properties) } else { Err(format!("{} bytes are left over", rest.len())) }
+}
+
+/// Where properties have a table or an array that is nested too deep; found without recursion.
+fn too_deep(bytes: &[u8]) -> Option<usize> {
+    const CONTENT_TYPE: u16 = 1 << 15;
+    const CONTENT_ENCODING: u16 = 1 << 14;
+    const HEADERS: u16 = 1 << 13;
+    let flags = u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?);
+    let mut at = 2;
+    for flag in [CONTENT_TYPE, CONTENT_ENCODING] {
+        if flags & flag != 0 {
+            at += 1 + usize::from(*bytes.get(at)?);
+        }
+    }
+    if flags & HEADERS == 0 {
         return None;
     }
-    let bytes = BASE64.decode(text).ok()?;
-    let (rest, properties) = parse_properties(&bytes[..]).ok()?;
-    rest.is_empty().then_some(properties)
+    let size = |at: usize| {
+        let size = bytes.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_be_bytes(size)).ok()
+    };
+    // The ends of the tables and arrays that stand open, and whether their values have names.
+    let mut open = vec![(at + 4 + size(at)?, true)];
+    at += 4;
+    while let Some((end, named)) = open.last().copied() {
+        if at >= end {
+            open.pop();
+            continue;
+        }
+        if named {
+            at += 1 + usize::from(*bytes.get(at)?);
+        }
+        let kind = *bytes.get(at)?;
+        at += 1;
+        at += match kind {
+            b'F' | b'A' => {
+                if open.len() >= NESTED {
+                    return Some(at);
+                }
+                open.push((at + 4 + size(at)?, kind == b'F'));
+                4
+            }
+            b'S' | b'x' => 4 + size(at)?,
+            b'V' => 0,
+            b't' | b'b' | b'B' => 1,
+            b's' | b'u' | b'U' => 2,
+            b'I' | b'i' | b'f' => 4,
+            b'D' => 5,
+            b'L' | b'l' | b'd' | b'T' => 8,
+            // Nobody reads on from here.
+            _ => return None,
+        };
+    }
+    None
 }
 
 /// A value as a handler sees it. Text and bytes are themselves; nothing is nothing.
@@ -158,7 +217,42 @@ mod tests {
             .with_type("t".into())
             .with_expiration("60000".into());
         let text = to_text(&properties).expect("text");
-        assert_eq!(from_text(text.as_bytes()), Some(properties));
+        assert_eq!(from_text(text.as_bytes()), Ok(properties));
+    }
+
+    #[test]
+    fn tables_that_are_nested_without_an_end_are_not_read() {
+        let nested = |depth: usize, array: bool| {
+            let mut value = AMQPValue::Boolean(true);
+            for _ in 1..depth {
+                let mut table = FieldTable::default();
+                table.insert("a".into(), value);
+                value = AMQPValue::FieldTable(table);
+                if array {
+                    value = AMQPValue::FieldArray(vec![value].into());
+                }
+            }
+            let mut table = FieldTable::default();
+            table.insert("before".into(), AMQPValue::LongString("text".into()));
+            table.insert("deep".into(), value);
+            BasicProperties::default().with_content_type("t".into()).with_headers(table)
+        };
+        let read = |properties: &BasicProperties| from_text(to_text(properties).expect("text").as_bytes());
+        assert_eq!(read(&nested(NESTED, false)), Ok(nested(NESTED, false)));
+        for properties in [nested(NESTED + 1, false), nested(NESTED, true)] {
+            let why = read(&properties).expect_err("it is too deep");
+            assert!(why.starts_with("tables are nested deeper than 64 at byte "), "{why}");
+        }
+        // Written by hand: as deep as so long a text can be.
+        let depth = 20_000_u32;
+        let mut bytes = vec![0x20, 0];
+        for level in 0..depth {
+            let inner = (depth - level - 1) * 6;
+            bytes.extend(inner.to_be_bytes());
+            bytes.extend_from_slice(&[0, b'F'][..if level + 1 < depth { 2 } else { 0 }]);
+        }
+        let why = from_text(BASE64.encode(&bytes).as_bytes()).expect_err("it is too deep");
+        assert!(why.contains("nested deeper"), "{why}");
     }
 
     proptest! {

@@ -76,7 +76,7 @@ pub(crate) fn read(
     let mut headers = Headers::with_capacity(table.inner().len() + 1);
     for (name, value) in table.inner() {
         match name.as_str() {
-            PROPERTIES => held = amqp::shown(value).and_then(|text| amqp::from_text(&text)),
+            PROPERTIES => held = amqp::shown(value).and_then(|text| carried_by(&text)),
             KEY => key = amqp::shown(value),
             ORDER => order = amqp::shown(value),
             PUBLISHED => published = amqp::number(value),
@@ -132,6 +132,13 @@ pub(crate) fn read(
     Read { message, published, offset, deaths, fresh }
 }
 
+/// The properties that a header carries; nothing when it carries none that can be read.
+fn carried_by(text: &[u8]) -> Option<BasicProperties> {
+    let read = amqp::from_text(text);
+    read.inspect_err(|why| tracing::warn!(header = PROPERTIES, why = %why, "carried properties are left out"))
+        .ok()
+}
+
 /// Takes over the properties that are there.
 macro_rules! carry {
     ($to:ident, $from:expr, $($get:ident => $with:ident),+ $(,)?) => {
@@ -180,7 +187,7 @@ pub(crate) fn write(
     login: &str,
     purpose: Purpose,
 ) -> Result<BasicProperties, Refusal> {
-    let carried = headers.get(PROPERTIES).and_then(|text| amqp::from_text(text)).unwrap_or_default();
+    let carried = headers.get(PROPERTIES).and_then(|text| carried_by(text)).unwrap_or_default();
     let mut held = BasicProperties::default();
     let mut held_headers: BTreeMap<ShortString, AMQPValue> = BTreeMap::new();
     let mut table: BTreeMap<ShortString, AMQPValue> = BTreeMap::new();
@@ -258,6 +265,16 @@ pub(crate) fn write(
 /// The same properties with the time at which Redrive published the message.
 pub(crate) fn published_at(properties: BasicProperties, millis: i64) -> BasicProperties {
     with_header(properties, PUBLISHED, AMQPValue::LongLongInt(millis))
+}
+
+/// The same properties without a place in a stream, which only the stream itself can tell.
+pub(crate) fn without_offset(properties: BasicProperties) -> BasicProperties {
+    let table = properties.headers().as_ref().map(FieldTable::inner);
+    let Some(table) = table.filter(|table| table.contains_key(OFFSET)) else { return properties };
+    let others = table.iter().filter(|(name, _)| name.as_str() != OFFSET);
+    let others: BTreeMap<ShortString, AMQPValue> =
+        others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    properties.with_headers(others.into())
 }
 
 /// The same properties with one more header.
