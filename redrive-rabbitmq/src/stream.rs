@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Consumer};
 use redrive_core::Timestamp;
 use redrive_engine::port::{EntryState, PortError, Refusal, Shelved, Shelves, SourceRange, Tag};
+use tokio::time::Instant;
 
 use crate::link::{self, Link};
 use crate::reader::Carver;
@@ -23,6 +24,8 @@ use crate::{RabbitFlow, amqp, trouble};
 const AHEAD: u16 = 200;
 /// A stream that hands out nothing for so long has come to its end.
 const SILENCE: Duration = Duration::from_millis(1_500);
+/// How long its end is looked for: one that grows all the time never falls silent.
+const LOOKING: Duration = Duration::from_secs(10);
 
 /// A part of a stream.
 struct StreamShelves {
@@ -66,15 +69,16 @@ pub(crate) async fn reread(
     let end = end_of(flow, link).await?;
     let channel = link.channel().await?;
     let consumer = consume(flow, &channel, from).await?;
+    let last = last.min(end.unwrap_or(-1));
     Ok(Box::new(StreamShelves {
         queue: flow.queue.clone(),
         channel,
         consumer,
         carver,
         first,
-        last: last.min(end.unwrap_or(-1)),
+        last,
         since,
-        done: end.is_none(),
+        done: last < first,
     }))
 }
 
@@ -89,17 +93,41 @@ async fn consume(flow: &RabbitFlow, channel: &Channel, from: AMQPValue) -> Resul
     channel.basic_consume(queue, "".into(), options, arguments).await.map_err(asked)
 }
 
-/// The last offset; nothing when there is none.
+/// The last offset, or one that was the last a moment ago; nothing when there is none.
 async fn end_of(flow: &RabbitFlow, link: &Link) -> Result<Option<i64>, PortError> {
     let channel = link.channel().await?;
     let mut consumer = consume(flow, &channel, AMQPValue::LongString("last".into())).await?;
+    let until = Instant::now() + LOOKING;
     let mut end = None;
-    while let Ok(Some(Ok(delivery))) = tokio::time::timeout(SILENCE, consumer.next()).await {
+    while Instant::now() < until {
+        let Ok(next) = tokio::time::timeout(SILENCE, consumer.next()).await else { break };
+        let delivery = delivered(&flow.queue, next)?;
         end = offset_of(&delivery).max(end);
         let _ = delivery.ack(BasicAckOptions::default()).await;
     }
-    let _ = channel.close(200, "done".into()).await;
+    if end.is_none() {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let asked = channel.queue_declare(link::short(&flow.queue)?, options, FieldTable::default()).await;
+        let counted = asked.map_err(|error| trouble::asked("cannot look at a stream", &error))?;
+        if counted.message_count() > 0 {
+            let text = format!("the stream `{}` hands out nothing, and is not empty", flow.queue);
+            return Err(PortError::Unavailable(text));
+        }
+    }
+    link::close(&channel).await;
     Ok(end)
+}
+
+/// A delivery, or why there is none.
+fn delivered(
+    queue: &str,
+    next: Option<lapin::Result<lapin::message::Delivery>>,
+) -> Result<lapin::message::Delivery, PortError> {
+    match next {
+        Some(Ok(delivery)) => Ok(delivery),
+        Some(Err(error)) => Err(trouble::away(&format!("cannot read the stream `{queue}`"), &error)),
+        None => Err(PortError::Unavailable(format!("the stream `{queue}` is not read any more"))),
+    }
 }
 
 fn offset_of(delivery: &lapin::message::Delivery) -> Option<i64> {
@@ -111,23 +139,17 @@ impl Shelves for StreamShelves {
     async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError> {
         let mut shelved = Vec::new();
         while !self.done && shelved.len() < most {
-            let delivery = match tokio::time::timeout(SILENCE, self.consumer.next()).await {
-                Ok(Some(Ok(delivery))) => delivery,
-                Ok(Some(Err(error))) => {
-                    let doing = format!("cannot read the stream `{}`", self.queue);
-                    return Err(trouble::away(&doing, &error));
-                }
-                Ok(None) => {
+            let Ok(next) = tokio::time::timeout(SILENCE, self.consumer.next()).await else {
+                if self.since.is_none() {
                     return Err(PortError::Unavailable(format!(
-                        "the stream `{}` is not read any more",
-                        self.queue
+                        "the stream `{}` hands out nothing, and has not come to offset {}",
+                        self.queue, self.last
                     )));
                 }
-                Err(_) => {
-                    self.done = true;
-                    break;
-                }
+                self.done = true;
+                break;
             };
+            let delivery = delivered(&self.queue, next)?;
             let Some(offset) = offset_of(&delivery) else { continue };
             let acked = delivery.ack(BasicAckOptions::default()).await;
             acked.map_err(|error| trouble::away("cannot read a stream", &error))?;
@@ -152,8 +174,8 @@ impl Shelves for StreamShelves {
                 carries_body: false,
             });
         }
-        if self.done && self.channel.status().connected() && shelved.is_empty() {
-            let _ = self.channel.close(200, "done".into()).await;
+        if self.done && shelved.is_empty() {
+            link::close(&self.channel).await;
         }
         Ok(shelved)
     }

@@ -18,6 +18,17 @@ use crate::{QueueKind, link, names};
 /// The first and the longest wait before a channel is opened again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A channel that was read for so long was a good one.
+pub(super) const STEADY: Duration = Duration::from_secs(5);
+/// So many that were not, one after the other, are told.
+const BROKEN_OFF: u32 = 3;
+/// The name of the alarm.
+const ALARM: &str = "reading_breaks_off";
+
+/// How long to wait after so many channels in a row that were lost at once.
+fn wait_after(lost: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(1 << lost.saturating_sub(1).min(16)).min(LONGEST_WAIT)
+}
 
 impl Reader {
     /// Opens a channel and begins to read what the flow reads.
@@ -34,16 +45,23 @@ impl Reader {
         };
         let source = self.consume(&channel, &flow.queue, epoch, from).await?;
         alarms.clear("queue_missing", &flow.queue);
-        let stray = if flow.waits() {
-            Some(self.consume(&channel, &names::stray(flow), epoch, FieldTable::default()).await?)
-        } else {
-            None
+        let others = async {
+            let mut others = [None, None];
+            let stream = flow.kind == QueueKind::Stream;
+            let queues = [Some(names::stray(flow)), stream.then(|| names::retry(flow))];
+            for (other, queue) in others.iter_mut().zip(queues) {
+                if let Some(queue) = queue.filter(|_| flow.waits()) {
+                    *other = Some(self.consume(&channel, &queue, epoch, FieldTable::default()).await?);
+                }
+            }
+            Ok(others)
         };
-        let due = if flow.kind == QueueKind::Stream && flow.waits() {
-            Some(self.consume(&channel, &names::retry(flow), epoch, FieldTable::default()).await?)
-        } else {
-            None
-        };
+        // Messages of the source may have come by then.
+        let [stray, due] = others.await.inspect_err(|error| {
+            if let PortError::Unavailable(_) = error {
+                self.breaks_off(error);
+            }
+        })?;
         let session = Arc::new(Session::new(epoch, channel, self.with.position.clone()));
         self.is_open(&session);
         self.arrived.notify_one();
@@ -71,6 +89,27 @@ impl Reader {
                 Err(refusal.into())
             }
             Err(error) => Err(trouble::asked(&doing, &error)),
+        }
+    }
+
+    /// A channel was lost as soon as it was read. Answers with how long to wait before there is another: what ended it may
+    /// do so each time.
+    pub(super) fn breaks_off(&self, error: &PortError) -> Duration {
+        let lost = self.broken_off.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if lost >= BROKEN_OFF {
+            let queue = &self.with.flow.queue;
+            let why = format!(
+                "reading `{queue}` breaks off as soon as it begins, {lost} times by now: {error}; if the server is well, the first message in the queue is one that cannot be read: look at it there, and take it out"
+            );
+            self.with.alarms.raise(ALARM, queue, why);
+        }
+        wait_after(lost)
+    }
+
+    /// A channel is read well.
+    pub(super) fn is_steady(&self) {
+        if self.broken_off.swap(0, Ordering::Relaxed) >= BROKEN_OFF {
+            self.with.alarms.clear(ALARM, &self.with.flow.queue);
         }
     }
 
@@ -116,4 +155,16 @@ fn from_offset(next: Option<i64>) -> FieldTable {
     };
     arguments.insert(OFFSET.into(), from);
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_is_longer_up_to_the_longest() {
+        let waits: Vec<u128> = (1..=9).map(|lost| wait_after(lost).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        assert_eq!(wait_after(u32::MAX), LONGEST_WAIT);
+    }
 }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
 use super::carver::{Carver, Found};
+use super::opening::STEADY;
 use super::session::Session;
 use crate::copy::Copies;
 use crate::link::{self, Link};
@@ -25,7 +26,7 @@ use crate::look::{ANSWER, Counted, Look};
 use crate::outbox::Outbox;
 use crate::positions::StreamPosition;
 use crate::topology::Needs;
-use crate::{RabbitFlow, names, trouble};
+use crate::{RabbitFlow, names, trouble, wire};
 
 /// How long an end waits for what is under way.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -62,6 +63,8 @@ pub(crate) struct Reader {
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Whether what is missing is being made again.
     pub(super) mending: AtomicBool,
+    /// How many channels in a row were lost as soon as they were read.
+    pub(super) broken_off: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -130,6 +133,7 @@ impl Reader {
             stop: CancellationToken::new(),
             task: tokio::sync::Mutex::default(),
             mending: AtomicBool::new(false),
+            broken_off: AtomicU32::new(0),
         });
         let opened = reader.open().await?;
         let running = Arc::clone(&reader);
@@ -282,7 +286,7 @@ impl Reader {
                 None => self.reopen().await,
             };
             let Some(opened) = opened else { return };
-            let session = Arc::clone(&opened.session);
+            let (session, since) = (Arc::clone(&opened.session), Instant::now());
             match self.pump(opened, &mut asks).await {
                 End::Stopped => {
                     self.state().reading = false;
@@ -304,10 +308,17 @@ impl Reader {
                 }
                 End::Lost(error) => {
                     tracing::warn!(flow = &*self.with.flow.flow, error = %error, "the channel is lost");
-                    self.is_closed(Some(error));
+                    self.is_closed(Some(error.clone()));
                     let _ = self.revoked.send(Revoked { stream: 0, epoch: session.epoch });
                     self.arrived.notify_one();
                     session.end().await;
+                    if since.elapsed() < STEADY {
+                        let wait = self.breaks_off(&error);
+                        tokio::select! {
+                            () = self.stop.cancelled() => {}
+                            () = tokio::time::sleep(wait) => {}
+                        }
+                    }
                 }
             }
         }
@@ -343,6 +354,7 @@ impl Reader {
             tokio::time::interval((hold / 4).clamp(Duration::from_millis(10), Duration::from_secs(1)));
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let stray_queue = names::stray(&self.with.flow);
+        let since = Instant::now();
         loop {
             let next_of = async |consumer: &mut Option<Consumer>| match consumer {
                 Some(consumer) => consumer.next().await,
@@ -361,7 +373,9 @@ impl Reader {
                     other => return self.lost(&session, &self.with.flow.queue, other),
                 },
                 next = next_of(&mut due) => match next {
-                    Some(Ok(delivery)) => {
+                    Some(Ok(mut delivery)) => {
+                        // Whatever it says, it does not come from the stream.
+                        delivery.properties = wire::without_offset(delivery.properties);
                         self.take(&session, delivery, false, &mut early);
                         self.arrived.notify_one();
                     }
@@ -388,6 +402,9 @@ impl Reader {
                     let _ = ask.send(counted);
                 }
                 _ = looks.tick() => {
+                    if since.elapsed() >= STEADY {
+                        self.is_steady();
+                    }
                     if self.unwanted(hold) && session.book().none_out() {
                         return End::Held;
                     }

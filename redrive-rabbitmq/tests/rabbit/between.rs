@@ -11,7 +11,7 @@ use crate::stage::{PATIENCE, Stage, eventually, later, named, receive, settle, s
 
 /// What is said in the server's place.
 #[derive(Debug, Clone)]
-enum Say {
+pub(crate) enum Say {
     /// It is short of memory, and says so to whoever writes.
     Blocked,
     /// The same, to whoever reads.
@@ -20,6 +20,10 @@ enum Say {
     Unblocked,
     /// Every channel that messages are delivered on is closed.
     CloseReading,
+    /// Nothing more is passed on from it to a channel.
+    Mute,
+    /// The properties of what it delivers are passed on as nobody can read them, or as they are.
+    Garble(bool),
 }
 
 impl Say {
@@ -30,6 +34,7 @@ impl Say {
             Self::Blocked => reads.is_none().then(|| (0, blocked()))?,
             Self::BlockedReading => reads.map(|_| (0, blocked()))?,
             Self::Unblocked => (0, vec![0, 10, 0, 61]),
+            Self::Mute | Self::Garble(_) => return None,
             Self::CloseReading => (reads?, [&[0, 20, 0, 40, 1, 150, 7][..], b"timeout", &[0; 4]].concat()),
         };
         let size = u32::try_from(method.len()).unwrap();
@@ -38,25 +43,37 @@ impl Say {
 }
 
 /// Stands in front of a server. Answers with its port and with a way to say something.
-async fn in_front_of(server: String) -> (u16, broadcast::Sender<Say>) {
+pub(crate) async fn in_front_of(server: String) -> (u16, broadcast::Sender<Say>) {
     let (say, _) = broadcast::channel(16);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let saying = say.clone();
+    let mut said = say.subscribe();
     tokio::spawn(async move {
+        let mut garbles = false;
         while let Ok((client, _)) = listener.accept().await {
+            while let Ok(said) = said.try_recv() {
+                if let Say::Garble(now) = said {
+                    garbles = now;
+                }
+            }
             let server = TcpStream::connect(&server).await.unwrap();
-            tokio::spawn(between(client, server, saying.subscribe()));
+            tokio::spawn(between(client, server, saying.subscribe(), garbles));
         }
     });
     (port, say)
 }
 
-async fn between(client: TcpStream, server: TcpStream, mut say: broadcast::Receiver<Say>) -> Option<()> {
+async fn between(
+    client: TcpStream,
+    server: TcpStream,
+    mut say: broadcast::Receiver<Say>,
+    mut garbles: bool,
+) -> Option<()> {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-    let mut reads = None;
+    let (mut reads, mut mute) = (None, false);
     let mut heard: Vec<u8> = Vec::new();
     loop {
         tokio::select! {
@@ -70,7 +87,15 @@ async fn between(client: TcpStream, server: TcpStream, mut say: broadcast::Recei
                     if heard.len() < size {
                         break;
                     }
-                    let frame: Vec<u8> = heard.drain(..size).collect();
+                    let mut frame: Vec<u8> = heard.drain(..size).collect();
+                    if mute && frame[1..3] != [0, 0] {
+                        continue;
+                    }
+                    if garbles && frame[0] == 2 {
+                        // One header, of a type that there is not.
+                        let table = [0x20, 0, 0, 0, 0, 3, 1, b'k', b'?'];
+                        frame = [&[2], &frame[1..3], &[0, 0, 0, 21], &frame[7..19], &table, &[0xce]].concat();
+                    }
                     if frame[0] == 1 && frame[7..11] == [0, 60, 0, 60] {
                         reads = Some(u16::from_be_bytes([frame[1], frame[2]]));
                     }
@@ -78,7 +103,13 @@ async fn between(client: TcpStream, server: TcpStream, mut say: broadcast::Recei
                 }
             }
             said = say.recv() => {
-                if let Some(frame) = said.ok()?.frame(reads) {
+                let said = said.ok()?;
+                match said {
+                    Say::Mute => mute = true,
+                    Say::Garble(now) => garbles = now,
+                    _ => {}
+                }
+                if let Some(frame) = said.frame(reads) {
                     to_client.write_all(&frame).await.ok()?;
                 }
             }
@@ -154,4 +185,26 @@ async fn a_server_that_is_short_of_memory_is_heard_after_it_has_closed_a_channel
     say.send(Say::BlockedReading).unwrap();
     let alarm = eventually("an alarm", async || broker.alarms().pop()).await;
     assert_eq!(alarm.name, "broker_blocked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_read_is_told_of_and_the_others_come_when_it_is_gone() {
+    let Some(stage) = Stage::shared("garbled") else { return };
+    let mut flow = stage.flow();
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    say.send(Say::Garble(true)).unwrap();
+    stage.publish("body", named("a")).await;
+    let alarm = eventually("an alarm", async || {
+        broker.alarms().into_iter().find(|alarm| alarm.name == "reading_breaks_off")
+    })
+    .await;
+    assert!(alarm.why.contains(&stage.name) && alarm.why.contains("parse"), "{}", alarm.why);
+    say.send(Say::Garble(false)).unwrap();
+    let delivery = receive(&mut source, 1).await.remove(0);
+    assert_eq!(&*delivery.message.id, "a");
+    settle(&broker, &delivery, Outcome::Ack).await.unwrap();
+    eventually("the end of the alarm", async || broker.alarms().is_empty().then_some(())).await;
 }

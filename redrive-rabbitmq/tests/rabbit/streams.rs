@@ -10,7 +10,8 @@ use redrive_core::Timestamp;
 use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, SourceRange};
 use redrive_rabbitmq::{Positions, QueueKind, RabbitBroker, RabbitFlow};
 
-use crate::stage::{Stage, later, named, publish, receive, settle, subscription};
+use crate::between::{Say, in_front_of};
+use crate::stage::{Stage, later, named, publish, receive, settle, subscription, table};
 
 /// Positions that a test can look at, and that can be away.
 #[derive(Debug, Default)]
@@ -100,6 +101,22 @@ async fn a_stream_goes_on_where_its_oldest_open_message_is_and_gets_nothing_back
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_else_puts_among_the_copies_does_not_move_the_position() {
+    let Some(stage) = Stage::shared("moved") else { return };
+    let flow = stream(&stage, 2).await;
+    let positions: Arc<InMemory> = Arc::default();
+    let broker = broker(&flow, &positions).await;
+    let headers = table(vec![("x-stream-offset", AMQPValue::LongLongInt(1_000))]);
+    let channel = stage.channel().await;
+    publish(&channel, &format!("{}.retry", stage.name), "body", named("a").with_headers(headers)).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    for delivery in receive(&mut source, 3).await {
+        settle(&broker, &delivery, Outcome::Ack).await.unwrap();
+    }
+    assert_eq!(positions.kept.lock().unwrap().values().collect::<Vec<_>>(), ["2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_stream_keeps_is_read_again_by_offset_and_by_time() {
     let Some(stage) = Stage::shared("reread") else { return };
     let flow = stream(&stage, 6).await;
@@ -118,6 +135,8 @@ async fn what_a_stream_keeps_is_read_again_by_offset_and_by_time() {
     assert_eq!(ids(&read(&SourceRange::Offsets(vec![(0, 1, 3)])).await), ["1", "2", "3"]);
     let ever = SourceRange::Since { from: Timestamp::from_millis(0), to: None };
     assert_eq!(read(&ever).await.len(), 6);
+    assert_eq!(ids(&read(&SourceRange::Offsets(vec![(0, 4, 90)])).await), ["4", "5"]);
+    assert!(read(&SourceRange::Offsets(vec![(0, 6, 90)])).await.is_empty(), "there is nothing yet");
     let wrong = broker.reread(&subscription(&flow), &SourceRange::Offsets(vec![(7, 1, 3)])).await;
     assert!(matches!(wrong.err(), Some(PortError::Refused(_))));
 }
@@ -129,4 +148,25 @@ async fn a_stream_without_anybody_who_keeps_its_position_is_refused() {
     let broker = RabbitBroker::new(flow.clone()).unwrap();
     let refused = broker.subscribe(&subscription(&flow)).await.err().expect("a refusal");
     assert!(refused.to_string().contains("is a stream"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_falls_silent_before_the_last_offset_is_not_taken_for_read() {
+    let Some(stage) = Stage::shared("silent") else { return };
+    // More than are on their way at once.
+    let mut flow = stream(&stage, 250).await;
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = broker(&flow, &Arc::default()).await;
+    let range = SourceRange::Offsets(vec![(0, 0, 249)]);
+    let mut shelves = broker.reread(&subscription(&flow), &range).await.unwrap();
+    assert_eq!(shelves.next(1).await.unwrap().len(), 1);
+    say.send(Say::Mute).unwrap();
+    let silent = loop {
+        match shelves.next(50).await {
+            Ok(some) => assert!(!some.is_empty(), "it was taken for read"),
+            Err(error) => break error,
+        }
+    };
+    assert!(silent.to_string().contains("249"), "{silent}");
 }
