@@ -16,6 +16,7 @@ use redrive_engine::port::{
     Refusal, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
     SystemClock, Topology, Whereabouts,
 };
+use tokio::time::Instant;
 
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
@@ -30,6 +31,9 @@ use crate::stuck::Stuck;
 use crate::topology::Needs;
 use crate::watch::Watch;
 use crate::{DelayMode, QueueKind, RabbitFlow, metrics, names, resolved, shelves, stream};
+
+/// How often the gauges of the queues are set while the flow reads.
+const GAUGED_AGAIN: Duration = Duration::from_secs(10);
 
 /// RabbitMQ under one flow.
 pub struct RabbitBroker {
@@ -57,6 +61,8 @@ pub struct RabbitBroker {
     watch: Mutex<Option<Watch>>,
     stuck: Stuck,
     not_adopted: Arc<NotAdopted>,
+    /// When the gauges of the queues were set last.
+    gauged: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for RabbitBroker {
@@ -97,6 +103,7 @@ impl RabbitBroker {
         Ok(Self {
             settler,
             watch: Mutex::default(),
+            gauged: Mutex::default(),
             stuck,
             not_adopted: Arc::new(NotAdopted::new(Arc::clone(&alarms))),
             reader: Mutex::default(),
@@ -188,6 +195,20 @@ impl RabbitBroker {
         let away = written.iter().any(|one| matches!(one, Err(NotTaken::NoExchange(_) | NotTaken::Away(_))));
         self.writes.store(!away, Ordering::Relaxed);
         written
+    }
+
+    /// Sets the gauges of the queues, unless that was done a moment ago.
+    async fn gauge(&self) {
+        {
+            let mut gauged = self.gauged.lock().unwrap_or_else(PoisonError::into_inner);
+            if gauged.is_some_and(|at| at.elapsed() < GAUGED_AGAIN) {
+                return;
+            }
+            *gauged = Some(Instant::now());
+        }
+        if let Err(error) = self.queues().await {
+            tracing::debug!(flow = &*self.flow.flow, error = %error, "the queues cannot be counted");
+        }
     }
 
     /// Who else reads the source.
@@ -386,6 +407,7 @@ impl Broker for RabbitBroker {
         copies: &[Overdue],
         told_since: Timestamp,
     ) -> Result<Vec<Whereabouts>, PortError> {
+        self.gauge().await;
         self.where_are(copies, told_since).await
     }
 

@@ -3,6 +3,7 @@
 mod adopting;
 mod between;
 mod connections;
+mod counting;
 mod encrypted;
 mod faults;
 mod holding;
