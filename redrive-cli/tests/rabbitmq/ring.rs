@@ -54,8 +54,8 @@ fn rests(world: &World, wait: &str) {
 #[test]
 fn a_topology_that_stands_already_is_left_in_charge() {
     let Some(world) = World::open("nack") else { return };
-    // It is looked for while it waits, however long that takes.
-    let wait = ring(&world, 10_000, "");
+    // It is looked for while it waits, however long that takes; an open breaker would keep it from being rejected.
+    let wait = ring(&world, 10_000, "    breaker: { consecutive: 0, min_calls: 100000 }\n");
     let running = world.start_with(&["-c", "redrive.yaml"]);
     let plan = world.does(&["topology", "plan", "-c", "redrive.yaml", "--json"]).text().to_owned();
     assert!(!plan.contains(".retry") && plan.contains(".dlq"), "{plan}");

@@ -1,6 +1,6 @@
 //! Messages wait as long as they should, and none goes astray.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redrive_engine::port::{Broker as _, NewMessage, Outcome};
 use redrive_rabbitmq::DelayMode;
@@ -18,14 +18,23 @@ async fn a_step_has_a_queue_of_its_own_and_any_other_wait_goes_through_levels() 
     for (wait, place) in
         [(400, ".retry.400ms"), (500, ".retry.l08"), (777, ".retry.l09"), (120, ".retry.l06")]
     {
-        let delivery = receive(&mut source, 1).await.remove(0);
-        let due = now() + Duration::from_millis(wait);
-        let settled = settle(&broker, &delivery, Outcome::Delay { until: due }).await.unwrap();
-        assert_eq!(*settled.copy.unwrap().name, format!("{}{place}", stage.name), "{wait}");
-        let again = receive(&mut source, 1).await.remove(0);
-        assert!(now() >= due, "{wait} ms were too short");
-        assert_eq!(again.trail.process_after, Some(due));
-        settle(&broker, &again, Outcome::Return).await.unwrap();
+        loop {
+            let delivery = receive(&mut source, 1).await.remove(0);
+            let begun = Instant::now();
+            let due = now() + Duration::from_millis(wait);
+            let settled = settle(&broker, &delivery, Outcome::Delay { until: due }).await.unwrap();
+            let quick = begun.elapsed() < Duration::from_millis(5);
+            let again = receive(&mut source, 1).await.remove(0);
+            assert!(now() >= due, "{wait} ms were too short");
+            assert_eq!(again.trail.process_after, Some(due));
+            settle(&broker, &again, Outcome::Return).await.unwrap();
+            let way = settled.copy.unwrap().name;
+            if *way == *format!("{}{place}", stage.name) {
+                break;
+            }
+            // What is left when it is settled may be less, by as long as the machine took.
+            assert!(!quick, "{wait} ms wait in {way}");
+        }
     }
 }
 
