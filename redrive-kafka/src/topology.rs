@@ -411,7 +411,9 @@ async fn create(look: &Arc<Look>, missing: &[&Topology]) -> Result<(), PortError
     tokio::task::spawn_blocking(move || drop(admin));
     for made in made {
         match made {
-            Ok(topic) => tracing::info!(%topic, "made a topic"),
+            Ok(topic) => {
+                tracing::info!(topic, "made a topic");
+            }
             Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((topic, code)) if client::is_for_good(code) => {
                 return Err(Refusal::State(format!("the topic `{topic}` cannot be made: {code}")).into());

@@ -134,9 +134,13 @@ pub(crate) fn read(
 
 /// The properties that a header carries; nothing when it carries none that can be read.
 fn carried_by(text: &[u8]) -> Option<BasicProperties> {
-    let read = amqp::from_text(text);
-    read.inspect_err(|why| tracing::warn!(header = PROPERTIES, why = %why, "carried properties are left out"))
-        .ok()
+    match amqp::from_text(text) {
+        Ok(properties) => Some(properties),
+        Err(why) => {
+            tracing::warn!(header = PROPERTIES, why, "carried properties are left out");
+            None
+        }
+    }
 }
 
 /// Takes over the properties that are there.
