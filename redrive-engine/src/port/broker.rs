@@ -314,7 +314,7 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>>;
 
     /// Whether the copy that this settlement leaves may be too large for its place, so that it goes there without its body.
-    /// The ledger, which keeps the body, is then told first.
+    /// The ledger, which keeps the body, is then told first. A copy that is to wait waits in the ledger instead.
     fn leaves_body(&self, settlement: &Settlement) -> bool {
         let _ = settlement;
         false
