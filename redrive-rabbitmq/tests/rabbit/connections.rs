@@ -71,6 +71,38 @@ async fn a_queue_that_is_deleted_under_the_flow_is_made_again_and_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_server_closes_are_made_again() {
+    let Some(stage) = Stage::shared("closed") else { return };
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    for id in ["in-hand", "waits"] {
+        stage.publish(id, named(id)).await;
+    }
+    let read = receive(&mut source, 2).await;
+    settle(&broker, &read[1], later(Duration::from_millis(300))).await.unwrap();
+    if !tokio::task::block_in_place(|| stage.close_connections()) {
+        return;
+    }
+    let mut again: Vec<Delivery> = Vec::new();
+    while ["in-hand", "waits"].iter().any(|id| !again.iter().any(|one| *one.message.id == **id)) {
+        let mut into = Vec::new();
+        // It says that it is away, and that it is back.
+        let _ = tokio::time::timeout(PATIENCE, source.receive(Room::of(1), &mut into)).await.unwrap();
+        again.extend(into);
+    }
+    let gone = settle(&broker, &read[0], Outcome::Ack).await;
+    assert!(matches!(gone, Err(PortError::Refused(Refusal::NotFound { .. }))), "{gone:?}");
+    for delivery in &again {
+        let attempts = u32::from(&*delivery.message.id != "in-hand");
+        // What was acknowledged in the last moment may come again, since nobody confirms an acknowledgement.
+        assert!(delivery.trail.attempt <= attempts, "nobody is charged for a lost connection");
+        settle(&broker, delivery, Outcome::Ack).await.unwrap();
+    }
+    eventually("no alarm", async || broker.alarms().is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_restarts_loses_nothing() {
     let Some(stage) = Stage::own("restart") else { return };
     let mut flow = stage.flow();

@@ -126,6 +126,22 @@ impl Stage {
         .await;
     }
 
+    /// Has the server close all connections of the flow. No when the server is not ours to order about.
+    pub(crate) fn close_connections(&self) -> bool {
+        if !self.server.ours_to_order() {
+            return false;
+        }
+        let all =
+            self.server.tool(&["list_connections", "--no-table-headers", "-q", "pid", "client_properties"]);
+        let own = all.lines().filter(|line| line.contains(&self.name));
+        let pids: Vec<&str> = own.filter_map(|line| line.split('\t').next()).collect();
+        assert!(!pids.is_empty(), "{all}");
+        for pid in pids {
+            self.server.tool(&["close_connection", pid, "the test closes it"]);
+        }
+        true
+    }
+
     /// Deletes a queue.
     pub(crate) async fn delete(&self, queue: &str) {
         self.channel().await.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();

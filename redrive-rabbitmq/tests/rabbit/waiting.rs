@@ -157,3 +157,35 @@ async fn many_that_wait_for_different_times_do_not_hold_each_other_up() {
     let read = receive(&mut source, 1).await;
     assert_eq!(&*read[0].message.id, "quick");
 }
+
+/// Copies that find no queue any more hold up those of their own flow, and of no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_whose_queues_are_deleted_jams_no_other() {
+    // More than the broker tries to pass on at once.
+    const STUCK: usize = 40;
+    let (Some(gone), Some(stage)) = (Stage::shared("deleted-a"), Stage::shared("deleted-b")) else { return };
+    let flow = gone.flow();
+    let broker = gone.broker(flow.clone()).await;
+    let messages = (0..STUCK).map(|number| NewMessage {
+        body: Some("body".into()),
+        id: Some(number.to_string()),
+        due: Some(now() + Duration::from_millis(700)),
+        ..NewMessage::default()
+    });
+    broker.publish(&gone.name, messages.collect()).await.unwrap();
+    // Nobody makes them again.
+    drop(broker);
+    for queue in ["", ".stray"] {
+        gone.delete(&format!("{}{queue}", gone.name)).await;
+    }
+    let flow = stage.flow();
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    for attempt in 0..4 {
+        let delivery = receive(&mut source, 1).await.remove(0);
+        assert_eq!(delivery.trail.attempt, attempt);
+        settle(&broker, &delivery, later(Duration::from_millis(400))).await.unwrap();
+    }
+    assert_eq!(receive(&mut source, 1).await[0].trail.attempt, 4);
+}
