@@ -50,6 +50,7 @@ pub const RABBITMQ_MOVES: &[&str] = &["rabbit.after_move"];
 pub const LEDGER_FIRST: &[&str] = &["apart.after_ledger", "apart.after_copy", "apart.after_broker"];
 
 /// All lists.
+#[cfg(any(debug_assertions, test))]
 const ALL: [&[&str]; 7] =
     [EMBEDDED, KAFKA, KAFKA_PLAIN, KAFKA_BLOCKING, RABBITMQ, RABBITMQ_MOVES, LEDGER_FIRST];
 
