@@ -10,6 +10,7 @@ use redrive_core::{Headers, Message, Text, Timestamp};
 use redrive_engine::port::{Delivery, Depth, EntryId, HeaderRules, PortError, Room, Source, SourceRef, Tag};
 use rusqlite::{Connection, Row, params};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::codec;
 use crate::fault::{Done, Fault};
@@ -34,6 +35,15 @@ pub(crate) struct QueueSource {
     view: View,
     ahead: Arc<Mutex<VecDeque<Taken>>>,
     look: Option<JoinHandle<Result<Look, PortError>>>,
+    rest: Option<Rest>,
+}
+
+/// The last look found nothing: until when another one would find nothing either, unless there is news.
+#[derive(Clone, Copy)]
+struct Rest {
+    until: Instant,
+    /// Whether it looked for retries too.
+    of_all: bool,
 }
 
 /// A message that was read.
@@ -76,6 +86,10 @@ impl View {
 struct Look {
     /// The next due time, when there is one and everything deliverable was taken.
     next: Option<i64>,
+    /// Whether it found nothing.
+    in_vain: bool,
+    /// Whether it looked for retries too.
+    of_all: bool,
 }
 
 impl QueueSource {
@@ -89,7 +103,7 @@ impl QueueSource {
     ) -> Self {
         let reading = store.inner.readings.of(queue);
         let view = View { queue, epoch, name, kind: "embedded".into(), rules, home, reading };
-        Self { store, view, ahead: Arc::default(), look: None }
+        Self { store, view, ahead: Arc::default(), look: None, rest: None }
     }
 
     /// Moves what was read ahead to the caller, as far as there is room.
@@ -149,35 +163,39 @@ impl QueueSource {
         }));
     }
 
-    async fn finish_look(&mut self) -> Result<Option<Look>, PortError> {
-        let Some(look) = &mut self.look else { return Ok(None) };
+    async fn finish_look(&mut self) -> Result<(), PortError> {
+        let Some(look) = &mut self.look else { return Ok(()) };
         let ended = look.await;
         self.look = None;
-        ended.map_err(|error| PortError::Broken(format!("a look at the queue failed: {error}")))?.map(Some)
+        let look =
+            ended.map_err(|error| PortError::Broken(format!("a look at the queue failed: {error}")))??;
+        let wait = look
+            .next
+            .map_or(LOOK_AGAIN, |next| Timestamp::from_millis(next).since(self.store.now()).min(LOOK_AGAIN));
+        self.rest = look.in_vain.then(|| Rest { until: Instant::now() + wait, of_all: look.of_all });
+        Ok(())
+    }
+
+    /// Waits for news, or until it is worth looking again.
+    async fn rest(&mut self, room: Room) {
+        if let Some(rest) = self.rest.filter(|rest| rest.of_all || room.retries == 0) {
+            // Who gives up waiting loses no news: it is kept for the next one who waits.
+            let _ = tokio::time::timeout_at(rest.until, self.view.reading.news.notified()).await;
+        }
+        self.rest = None;
     }
 }
 
 #[async_trait]
 impl Source for QueueSource {
     async fn receive(&mut self, room: Room, into: &mut Vec<Delivery>) -> Result<(), PortError> {
-        self.finish_look().await?;
         loop {
+            self.finish_look().await?;
             if self.hand_out(room, into) {
                 return Ok(());
             }
-            let reading = self.view.reading.clone();
-            let news = reading.news.notified();
+            self.rest(room).await;
             self.start_look(room);
-            let next = self.finish_look().await?.and_then(|look| look.next);
-            if self.hand_out(room, into) {
-                return Ok(());
-            }
-            let wait = next.map_or(LOOK_AGAIN, |next| {
-                Timestamp::from_millis(next).since(self.store.now()).min(LOOK_AGAIN)
-            });
-            if wait > Duration::ZERO {
-                let _ = tokio::time::timeout(wait, news).await;
-            }
         }
     }
 
@@ -221,7 +239,10 @@ pub(crate) fn depth(sql: &Connection, queue: u32, now: i64) -> Done<Depth> {
 
 /// Takes what is deliverable, within the room, and says when the next is due.
 fn look(sql: &Connection, view: &View, room: Room, now: Timestamp, taken: &mut Vec<Taken>) -> Done<Look> {
-    let Some(from) = view.reading.lock().begin_look(view.epoch) else { return Ok(Look { next: None }) };
+    let of_all = room.retries > 0;
+    let Some(from) = view.reading.lock().begin_look(view.epoch) else {
+        return Ok(Look { next: None, in_vain: true, of_all });
+    };
     let mut looking = Looking { view, room, bytes: 0, taken, reached: from };
     let found = looking.all(sql, now.as_millis());
     let reached = if found.is_ok() { looking.reached } else { from };
@@ -233,7 +254,7 @@ fn look(sql: &Connection, view: &View, room: Room, now: Timestamp, taken: &mut V
         }
     }
     state.end_look(view.epoch, reached);
-    found.map(|next| Look { next })
+    found.map(|next| Look { next, in_vain: taken.is_empty(), of_all })
 }
 
 struct Looking<'a> {

@@ -170,6 +170,45 @@ async fn a_cancelled_receive_loses_nothing() {
     assert_eq!(ids(&take(&mut source, 3).await), ["a", "b", "c"]);
 }
 
+/// A reader that found nothing rests. What comes while nobody waits, is given back, or was not wanted before, is found.
+#[tokio::test]
+async fn a_reader_that_rests_misses_nothing() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let mut source = subscribe(&store, "orders").await;
+    let no_retries = Room { retries: 0, ..Room::of(10) };
+    for round in 0..5 {
+        for room in [Room::of(10), no_retries] {
+            // It is dropped while it rests: the next one rests on.
+            let mut into = Vec::new();
+            let waited = std::time::Duration::from_millis(20);
+            assert!(tokio::time::timeout(waited, source.receive(room, &mut into)).await.is_err(), "{into:?}");
+        }
+        let id = format!("ready{round}");
+        publish(&store, "orders", &[&id]).await;
+        let taken = take(&mut source, 1).await;
+        assert_eq!(ids(&taken), [&*id]);
+        assert!(is_empty(&store, &mut source).await);
+        settle_one(&store, settlement(&taken[0], Outcome::Return)).await;
+        let again = take(&mut source, 1).await;
+        ack(&store, &again[0]).await;
+        let late = format!("due{round}");
+        let due = Some(fixture.now() + std::time::Duration::from_millis(500));
+        store.publish("orders", vec![NewMessage { due, ..text(&late) }]).await.unwrap();
+        assert!(is_empty(&store, &mut source).await);
+        fixture.clock.advance(1_000);
+        let mut into = Vec::new();
+        let waited = std::time::Duration::from_millis(20);
+        assert!(
+            tokio::time::timeout(waited, source.receive(no_retries, &mut into)).await.is_err(),
+            "{into:?}"
+        );
+        let taken = take(&mut source, 1).await;
+        assert_eq!(ids(&taken), [&*late]);
+        ack(&store, &taken[0]).await;
+    }
+}
+
 #[tokio::test]
 async fn room_is_kept_by_messages_and_bytes() {
     let fixture = Fixture::new();
