@@ -53,7 +53,8 @@ fn tables(rules: &[Rule]) -> String {
     format!(
         "{BOLD}Default rules{BOLD:#}, in the order in which they are asked; the first match wins\n\n{}\n\
          {DIM}  endpoint: the breaker counts it; while no call has succeeded lately, the message is not charged\n  \
-         unproven: the endpoint's while no call has succeeded lately, and the message's after{DIM:#}\n\n\
+         unproven: the endpoint's while no call has succeeded lately, and the message's after\n  \
+         not_asked: a limit of the handler's own refused the call, and the breaker is told nothing{DIM:#}\n\n\
          {BOLD}Reason codes{BOLD:#}\n\n{}",
         table::laid_out(RULE_HEADS, &rules, &[1], width),
         table::laid_out(REASON_HEADS, &reasons, &[2], width),
@@ -103,7 +104,8 @@ fn markdown(rules: &[Rule]) -> String {
         "# Default rules and reason codes\n\n\
          Printed by `redrive policy rules --markdown`. The rules of a flow's policy are asked first, then the `rules:` \
          of the\nconfiguration file, then these; the first match wins. What none of them knows is UNKNOWN.\n\
-         A fault of the endpoint is not charged to the message while no call has succeeded lately.\n\n\
+         A fault of the endpoint is not charged to the message while no call has succeeded lately. Where it was not asked, \
+         its\nbreaker is told nothing.\n\n\
          ## Rules\n\n",
     );
     text.push_str(&markdown_table(&RULE_HEADS, rules.iter().map(cells)));
@@ -131,5 +133,6 @@ const fn fault_name(fault: Fault) -> &'static str {
     match fault {
         Fault::Endpoint => "endpoint",
         Fault::Unproven => "unproven",
+        Fault::NotAsked => "not_asked",
     }
 }

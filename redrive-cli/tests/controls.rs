@@ -2,6 +2,8 @@
 
 mod desk;
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -151,13 +153,25 @@ fn a_skipped_head_lets_its_followers_go() {
     let runtime = runtime();
     let instance = runtime.block_on(flow.start()).unwrap();
     runtime.block_on(until(&instance, "orders", EntryState::Held, 1));
+    assert!(figures(&desk).contains("\nredrive_held_keys{flow=\"orders\"} 1\n"));
     insta::assert_snapshot!(desk.session(&[
         &["skip", "order-1", "--reason", "customer does not mind"],
         &["skip", "order-1", "--reason", "once more"],
     ]));
     runtime.block_on(until(&instance, "orders", EntryState::Recovered, 1));
     runtime.block_on(until(&instance, "orders", EntryState::Parked, 1));
+    assert!(figures(&desk).contains("\nredrive_held_keys{flow=\"orders\"} 0\n"));
     runtime.block_on(instance.stop(std::future::pending()));
+}
+
+/// What `/metrics` answers.
+fn figures(desk: &Desk) -> String {
+    let socket = desk.data().with_extension("db.d").join("cli.sock");
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]

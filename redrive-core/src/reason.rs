@@ -188,9 +188,9 @@ catalogue! {
     DOWNSTREAM_TIMEOUT, Transient, "the handler or what it calls did not answer in time";
     DOWNSTREAM_UNAVAILABLE, Transient, "the handler or what it calls could not be reached, or said so";
     DOWNSTREAM_ERROR, Transient, "the handler answered with a server error";
-    RATE_LIMITED, Transient, "the handler asked for fewer calls";
+    RATE_LIMITED, Transient, "the handler asked for fewer calls, or a rate limit of its own let none through";
     CONNECTION_FAILED, Transient, "a connection was refused, reset or broken";
-    RESOURCE_EXHAUSTED, Transient, "memory, disk, connections or another resource ran out";
+    RESOURCE_EXHAUSTED, Transient, "memory, disk, connections, time for a call or another resource ran out";
     TRY_AGAIN, Transient, "a command ended with the code for a temporary failure";
     HANDLER_VERDICT, Transient, "the handler itself asked for a retry";
     RETRY_REQUESTED, Transient, "the error was wrapped in one that asks for a retry";

@@ -54,35 +54,35 @@ pub struct Advice {
     pub asked: Duration,
     /// The same, held between the least and the longest that is taken.
     pub clamped: Duration,
+    least: Duration,
     longest: Duration,
 }
 
 impl Advice {
     /// The advice `asked`, held between `least` and `longest`; `least` wins where they cross.
     pub fn new(asked: Duration, least: Duration, longest: Duration) -> Self {
-        Self { asked, clamped: asked.min(longest).max(least), longest }
+        let longest = longest.max(least);
+        Self { asked, clamped: asked.clamp(least, longest), least, longest }
     }
 
     /// The wait that follows from it; nothing where it says to come back at once, which is no advice that is
     /// followed.
     ///
-    /// All that were refused together would come back together: they are spread over a tenth, never early, unless
-    /// there is to be no jitter at all. What asked for more than is taken is spread below the limit, or all of it
-    /// would come back at one moment.
+    /// All that were refused together would come back together: they are spread over a tenth, unless there is to be no
+    /// jitter at all. Never early where there is room for that; what asks for the longest that is taken, or for more, is
+    /// spread below it, or all of it would come back at one moment. Never outside of what is taken.
     pub fn wait<R: Random + ?Sized>(&self, jitter: Jitter, rng: &mut R) -> Option<Duration> {
         if self.clamped.is_zero() {
             return None;
         }
-        let tenth = u64::try_from(self.clamped.as_millis() / 10).unwrap_or(u64::MAX);
-        let spread = match jitter {
-            Jitter::None => Duration::ZERO,
-            _ => Duration::from_millis(rng.between(0, tenth)),
-        };
-        Some(if self.asked > self.longest {
-            self.longest.saturating_sub(spread)
-        } else {
-            self.clamped.saturating_add(spread).min(self.longest)
-        })
+        if jitter == Jitter::None {
+            return Some(self.clamped);
+        }
+        let tenth = Duration::from_millis(u64::try_from(self.clamped.as_millis() / 10).unwrap_or(u64::MAX));
+        let last = self.clamped.saturating_add(tenth).min(self.longest);
+        let first = self.clamped.min(last.saturating_sub(tenth)).max(self.least);
+        let room = u64::try_from(last.saturating_sub(first).as_millis()).unwrap_or(u64::MAX);
+        Some(first.saturating_add(Duration::from_millis(rng.between(0, room))))
     }
 }
 
@@ -152,6 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::SplitMix64;
 
     const NOW: Timestamp = Timestamp::from_millis(1_782_896_400_000);
 
@@ -226,6 +227,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn all_that_were_refused_together_are_spread_within_what_is_taken(
+            asked in 1_000..200_000_u64, least in 0..100_000_u64, longest in 1_000..100_000_u64,
+        ) {
+            let millis = Duration::from_millis;
+            let advice = Advice::new(millis(asked), millis(least), millis(longest));
+            let waits: Vec<_> = (0..40)
+                .filter_map(|seed| advice.wait(Jitter::Full, &mut SplitMix64::new(seed)))
+                .collect();
+            let (soonest, latest) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
+            prop_assert!(*soonest >= millis(least) && *latest <= millis(longest.max(least)));
+            // Early only as far as the longest leaves no room after it.
+            let tenth = advice.clamped / 10;
+            prop_assert!(*soonest >= advice.clamped.min(millis(longest.max(least)).saturating_sub(tenth)));
+            if longest >= least + 1_000 {
+                prop_assert!(latest.saturating_sub(*soonest) >= tenth.min(millis(longest - least)) / 3, "{soonest:?} to {latest:?}");
+            }
+            prop_assert_eq!(advice.wait(Jitter::None, &mut SplitMix64::new(1)), Some(advice.clamped));
+        }
+
         #[test]
         fn no_value_panics(
             bytes: Vec<u8>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive_core::classify::Subject;
+use redrive_core::guard::Outcome;
 use redrive_core::{
     Action, Class, Decision, End, Failure, Handling, History, Policy, PolicySpec, Reason, SplitMix64,
     Timestamp, Verdict, decide,
@@ -167,6 +168,32 @@ fn end_name(end: &End) -> &'static str {
         End::Delay { .. } => "delay",
         End::Deadline { .. } => "deadline",
         End::EndpointUnproven => "endpoint unproven",
+    }
+}
+
+/// Its breaker is told so, whatever becomes of the message.
+#[test]
+fn a_failure_speaks_against_the_endpoint_for_it_or_not_at_all() {
+    let policy = policy(
+        r#"{ "retry": "1s x9", "rules":
+             [{ "when": { "error": "DeskFull" }, "class": "TRANSIENT", "reason": "RATE_LIMITED", "fault": "not_asked" }] }"#,
+    );
+    let (proven, unproven) = (History::first(), History { endpoint_proven: false, ..History::first() });
+    let full = Failure::from_message("nobody is free").with_type("shop::DeskFull");
+    let cases = [
+        (&proven, status(503), "delay", Some(Outcome::Failure)),
+        (&proven, status(401), "park", Some(Outcome::Failure)),
+        (&unproven, status(401), "return", Some(Outcome::Failure)),
+        (&unproven, status(404), "return", Some(Outcome::Failure)),
+        (&proven, status(404), "park", Some(Outcome::Ignored)),
+        (&proven, status(422), "park", Some(Outcome::Ignored)),
+        (&proven, full.clone(), "delay", None),
+        (&unproven, full.clone(), "delay", None),
+        (&History { attempts: 10, delayed: 9, ..History::first() }, full, "dead_letter", None),
+    ];
+    for (history, failure, action, shown) in cases {
+        let decision = decide_on(&policy, history, &failure);
+        assert_eq!((decision.action.name(), decision.shown), (action, shown), "{failure:?} {history:?}");
     }
 }
 

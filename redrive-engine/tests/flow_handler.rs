@@ -32,7 +32,7 @@ impl Drop for Running<'_> {
 
 #[async_trait]
 impl Handler for Worker {
-    async fn call(&self, _: &Message, _: &Context) -> Attempted {
+    async fn call(&self, _: &Message, _: Context) -> Attempted {
         self.running.fetch_add(1, Ordering::SeqCst);
         let _running = Running(self);
         if self.hangs.load(Ordering::SeqCst) {

@@ -36,10 +36,10 @@ async fn a_function_fails_with_its_error_and_its_panics() {
     );
 
     let (panics, context) = (message("1", "panic"), context());
-    let found = failure(catch(handler.call(&panics, &context)).await);
+    let found = failure(catch(handler.call(&panics, context.clone())).await);
     assert!(found.panicked() && found.message().starts_with("attempt 2 of xxx"));
     assert_eq!((found.message().len(), classify(&found).reason), (MAX_TEXT, Reason::HANDLER_PANICKED));
-    let found = failure(catch(handler.call(&message("1", "payload"), &context)).await);
+    let found = failure(catch(handler.call(&message("1", "payload"), context)).await);
     assert_eq!(found.message(), "the handler panicked with a value that is no text");
 }
 
@@ -83,7 +83,7 @@ async fn a_command_gets_the_bytes_and_the_environment() {
     let mut told = context();
     told.calls_left = Some(4);
     let handler = CommandHandler::new(script.line(""));
-    assert!(handler.call(&sent, &told).await.result.is_ok());
+    assert!(handler.call(&sent, told).await.result.is_ok());
 
     assert!(std::fs::read(script.file("body")).unwrap() == body);
     let text = std::fs::read_to_string(script.file("env")).unwrap();

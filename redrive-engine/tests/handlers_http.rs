@@ -2,7 +2,6 @@
 
 mod endpoint;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -20,12 +19,12 @@ async fn a_message_is_a_post_of_its_bytes_with_what_it_is_about() {
     context.attempt = 3;
     context.will_retry = false;
     context.calls_left = Some(7);
-    context.diverted = Arc::new(["o-0".to_owned(), "a b,c".to_owned()]);
+    context.diverted = vec!["o-0".to_owned(), "a b,c".to_owned()];
     context.source = "kafka://localhost:9092/orders".into();
     let mut message = message("{\"id\": 1 }");
     message.id = "orders/3/42".into();
     message.content_type = Some("application/json".into());
-    assert!(handler.call(&message, &context).await.result.is_ok());
+    assert!(handler.call(&message, context).await.result.is_ok());
 
     let received = endpoint.only();
     assert_eq!((received.method.clone(), received.path.as_str()), (Method::POST, "/orders"));
@@ -109,7 +108,7 @@ async fn type_and_time_come_from_the_message_when_it_has_them() {
     assert!(call(&handler, &sent).await.result.is_ok());
     let mut told = context();
     told.message_type = Some("order.placed".into());
-    assert!(handler.call(&sent, &told).await.result.is_ok());
+    assert!(handler.call(&sent, told).await.result.is_ok());
     let received = endpoint.received();
     assert_eq!(received[0].header("ce-type"), Some("OrderPlaced"));
     assert_eq!(received[0].header("ce-time"), Some("2026-07-01T09:00:00Z"));
@@ -210,7 +209,7 @@ async fn messages_are_signed_with_every_secret() {
     let mut context = context();
     context.deadline = redrive_core::Timestamp::from_millis(1_614_265_330_000) + context.timeout;
     let sent = Message { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".into(), ..message(r#"{"test": 2432232314}"#) };
-    assert!(handler.call(&sent, &context).await.result.is_ok());
+    assert!(handler.call(&sent, context).await.result.is_ok());
     let received = endpoint.only();
     assert_eq!(received.header("webhook-id"), Some("msg_p5jXN8AQM9LWM0D4loKWxJek"));
     assert_eq!(received.header("webhook-timestamp"), Some("1614265330"));

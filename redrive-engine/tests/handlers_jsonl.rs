@@ -153,7 +153,7 @@ for call in calls():
     let (hangs, mut first) = (message("1", "hang"), context());
     first.attempt = 1;
     let _report = tokio::select! {
-        attempted = handler.call(&hangs, &first) => panic!("{attempted:?}"),
+        attempted = handler.call(&hangs, first) => panic!("{attempted:?}"),
         report = lifeline.report() => report,
     };
     assert!(call(&handler, &message("1", "good")).await.result.is_ok());

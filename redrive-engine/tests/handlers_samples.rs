@@ -38,7 +38,7 @@ async fn serve(command: &mut Command) -> (Child, HttpHandler) {
 async fn order(handler: &dyn Handler, id: &str, attempt: u32, body: &'static str) -> Attempted {
     let message = Message { id: id.into(), body: Some(body.into()), ..Message::default() };
     let context = Context::detached("orders", attempt, Duration::from_secs(30), Timestamp::from_millis(0));
-    tokio::time::timeout(Duration::from_secs(60), handler.call(&message, &context)).await.expect("an answer")
+    tokio::time::timeout(Duration::from_secs(60), handler.call(&message, context)).await.expect("an answer")
 }
 
 /// What the samples' README promises.

@@ -75,7 +75,7 @@ impl Wanted<'_> {
         // No partition, no records.
         let Some((low, mut high)) = look::ends(consumer, topic, partition)? else { return Ok(()) };
         let written = Instant::now() + WRITTEN;
-        let mut carver = Carver::new(look.rules());
+        let mut carver = Carver::new(look.rules(), look.flow());
         let mut rest = self.offsets.iter().copied().filter(|(offset, _)| *offset >= low).peekable();
         let mut next = None;
         let mut deadline = Instant::now() + PATIENCE;
@@ -126,9 +126,10 @@ impl Wanted<'_> {
         let at = Timestamp::from_millis(record.timestamp().to_millis().unwrap_or(0));
         let mut delivery = carver.delivery(record, &spot, at);
         if look.flow().dead_letter.format == DeadLetterFormat::Envelope {
-            unwrap_envelope(&mut delivery.message, &delivery.trail, &look.rules());
+            let parts = &mut *delivery;
+            unwrap_envelope(&mut parts.message, &parts.trail, &look.rules());
         }
-        delivery.message
+        delivery.into_parts().message
     }
 
     fn go_to(&self, consumer: &Onlooker, offset: i64) -> Result<(), rdkafka::error::KafkaError> {

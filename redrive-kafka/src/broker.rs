@@ -16,9 +16,9 @@ use rdkafka::error::KafkaError;
 use redrive_core::Message;
 use redrive_engine::adapter::{Alarms, Rules};
 use redrive_engine::port::{
-    Broker, BrokerAlarm, Capabilities, Clock, NewMessage, Outcome, PortError, Published, QueueInfo, Refusal,
-    Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription, SystemClock, Tag,
-    Topology,
+    Broker, BrokerAlarm, Capabilities, Clock, Delivery, NewMessage, Outcome, PortError, Published, QueueInfo,
+    Refusal, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef, Subscription,
+    SystemClock, Tag, Topology,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -34,7 +34,7 @@ use crate::reader::{KafkaSource, Member, Reader, Reading, Ties, Watch};
 use crate::record::KIND;
 use crate::settle::{Answers, Entry, Settler, Settling, gone};
 use crate::topics::Topics;
-use crate::{alone, bodies, earlier, passed, replay, resolved, shelves, topology};
+use crate::{aliases, alone, bodies, earlier, passed, replay, resolved, shelves, topology};
 
 /// The first stream of what waits; those of the source count from 0.
 const WAITING_STREAMS: u32 = 1 << 30;
@@ -96,6 +96,7 @@ impl KafkaBroker {
 
     /// The same with another clock than the system's, which its records are stamped by.
     pub fn with_clock(flow: KafkaFlow, clock: Arc<dyn Clock>) -> Result<Self, PortError> {
+        aliases::refuse_two_values(&flow.client.options)?;
         client::refuse_two_producers(&flow)?;
         let facts: Arc<TopicFacts> = Arc::default();
         let rules: Arc<Rules> = Arc::default();
@@ -285,6 +286,7 @@ impl Broker for KafkaBroker {
         let mut answers: Vec<Option<Result<Settled, PortError>>> = vec![None; batch.len()];
         let mut apart: (Vec<usize>, Vec<(Vec<Copy>, bool)>) = Default::default();
         let mut read: HashMap<bool, (Vec<usize>, Vec<Entry>)> = HashMap::new();
+        let mut back: HashMap<bool, (Vec<usize>, Vec<&Delivery>)> = HashMap::new();
         for (place, (settlement, copies)) in batch.iter().zip(self.copies(batch).await).enumerate() {
             let tag = settlement.delivery.tag;
             let copies = match copies {
@@ -298,12 +300,22 @@ impl Broker for KafkaBroker {
                 apart.0.push(place);
                 apart.1.push((copies, is_elsewhere(&settlement.outcome)));
             } else if settlement.outcome == Outcome::Return {
-                let back = self.seat(tag).is_some_and(|(member, _)| member.give_back(&settlement.delivery));
-                answers[place] = Some(if back { Ok(Settled::default()) } else { Err(gone(tag)) });
+                let of = back.entry(tag.stream >= WAITING_STREAMS).or_default();
+                of.0.push(place);
+                of.1.push(&settlement.delivery);
             } else {
                 let of = read.entry(tag.stream >= WAITING_STREAMS).or_default();
                 of.0.push(place);
                 of.1.push(Entry::new(tag, copies, is_elsewhere(&settlement.outcome)));
+            }
+        }
+        for (places, deliveries) in back.into_values() {
+            let seat = deliveries.first().and_then(|first| self.seat(first.tag));
+            let given = seat.map_or_else(Vec::new, |(member, _)| member.give_back(&deliveries));
+            for (at, place) in places.into_iter().enumerate() {
+                let is_back = given.get(at).copied().unwrap_or(false);
+                answers[place] =
+                    Some(if is_back { Ok(Settled::default()) } else { Err(gone(deliveries[at].tag)) });
             }
         }
         let (main, waiting) =

@@ -10,8 +10,10 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
+use rdkafka::types::RDKafkaConfRes;
 use redrive_engine::port::{PortError, Refusal};
 
+use crate::aliases;
 use crate::options::{ClientOptions, KafkaFlow, SettleMode};
 
 /// A transaction that nobody ends is ended by the broker after this time; until then readers stand still.
@@ -33,7 +35,7 @@ pub(crate) fn base(options: &ClientOptions) -> ClientConfig {
         .set("topic.metadata.refresh.interval.ms", "30000")
         .set("allow.auto.create.topics", "false")
         .set_log_level(RDKafkaLogLevel::Warning);
-    for (name, value) in &options.options {
+    for (name, value) in &aliases::by_one_name(options).options {
         config.set(name, value);
     }
     config.set("bootstrap.servers", &options.bootstrap);
@@ -44,7 +46,7 @@ pub(crate) fn base(options: &ClientOptions) -> ClientConfig {
 ///
 /// Where a new group begins may be chosen for the source alone: what waits is read from its beginning.
 pub(crate) fn consumer(flow: &KafkaFlow, group: &str) -> ClientConfig {
-    let mut own = flow.client.clone();
+    let mut own = aliases::by_one_name(&flow.client);
     if group != flow.groups.main {
         own.options.remove("auto.offset.reset");
     }
@@ -75,14 +77,14 @@ pub(crate) fn consumer(flow: &KafkaFlow, group: &str) -> ClientConfig {
 
 /// A producer of copies; transactional when it has an id.
 pub(crate) fn producer(flow: &KafkaFlow, transactional_id: Option<&str>) -> ClientConfig {
-    producer_with(flow.client.clone(), transactional_id)
+    producer_with(aliases::by_one_name(&flow.client), transactional_id)
 }
 
 /// A producer of dead letters and parked messages that have options of their own.
 pub(crate) fn shelf_producer(flow: &KafkaFlow) -> ClientConfig {
-    let mut own = flow.client.clone();
+    let mut own = aliases::by_one_name(&flow.client);
     let options = flow.dead_letter.options.iter().filter(|(name, _)| is_producers(name));
-    own.options.extend(options.map(|(name, value)| (name.clone(), value.clone())));
+    own.options.extend(options.map(|(name, value)| (aliases::name(name).to_owned(), value.clone())));
     producer_with(own, None)
 }
 
@@ -99,7 +101,7 @@ fn producer_with(mut own: ClientOptions, transactional_id: Option<&str>) -> Clie
         ("message.max.bytes", "1000000000"),
         ("queue.buffering.max.messages", "200000"),
         ("queue.buffering.max.kbytes", "131072"),
-        ("compression.type", "none"),
+        ("compression.codec", "none"),
         // As Kafka's own clients choose.
         ("partitioner", "murmur2_random"),
     ] {
@@ -144,16 +146,14 @@ const CONSUMER_ONLY: [&str; 18] = [
     "client.rack",
 ];
 
-const PRODUCER_ONLY: [&str; 12] = [
+const PRODUCER_ONLY: [&str; 10] = [
     "linger.ms",
     "batch.size",
     "batch.num.messages",
-    "compression.type",
     "compression.codec",
     "compression.level",
     "queue.buffering.max.messages",
     "queue.buffering.max.kbytes",
-    "queue.buffering.max.ms",
     "partitioner",
     "request.timeout.ms",
     "sticky.partitioning.linger.ms",
@@ -172,7 +172,7 @@ const PRODUCER_OPTIONS: [&str; 8] = [
 ];
 
 fn keep(options: &mut ClientOptions, without: &[&str]) {
-    options.options.retain(|name, _| !without.contains(&name.as_str()));
+    options.options.retain(|name, _| !without.contains(&aliases::name(name)));
 }
 
 /// Whether the same thing may work later. Everything that is not known to be for good may.
@@ -208,7 +208,16 @@ pub(crate) fn is_missing(code: RDKafkaErrorCode) -> bool {
 /// An error as people may see it. The client library names a setting that it refuses with its value, which may be a secret.
 pub(crate) fn shown(error: &KafkaError) -> String {
     match error {
-        KafkaError::ClientConfig(_, what, name, _) => format!("the option `{name}`: {what}"),
+        KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, _, name, _) => {
+            format!("the option `{name}` is none that Kafka's client knows")
+        }
+        KafkaError::ClientConfig(_, what, name, _) if what.contains("not supported in this build") => {
+            format!("the option `{name}` is not supported in this build")
+        }
+        // What else the client says of it has the value in it.
+        KafkaError::ClientConfig(_, _, name, _) => {
+            format!("the option `{name}` does not take the value that it has")
+        }
         other => other.to_string(),
     }
 }
@@ -275,7 +284,8 @@ pub(crate) fn refuse_two_producers(flow: &KafkaFlow) -> Result<(), Refusal> {
 
 /// Whether an option of a dead-letter place is the producer's; the others are the topic's.
 pub fn is_producers(name: &str) -> bool {
-    PRODUCER_OPTIONS.contains(&name)
+    // Topics have a setting of the name by which the client knows `compression.codec` too.
+    name != "compression.type" && PRODUCER_OPTIONS.contains(&aliases::name(name))
 }
 
 /// The name of this instance's clients: what was given, and the instance.

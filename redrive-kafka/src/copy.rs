@@ -9,13 +9,15 @@ use redrive_core::{Envelope, Headers, RejectionEvent, Timestamp};
 use redrive_engine::adapter::{Rules, envelope_of};
 use redrive_engine::port::{BODY_AT, Delivery, HeaderRules, Outcome, Refusal, Settlement};
 
-use crate::delay::{Delays, names};
+use crate::delay::{Delays, Step, names};
 use crate::facts::TopicFacts;
 use crate::record::KIND;
 use crate::{DeadLetterFormat, DelayMode, KafkaFlow, Parking, PartitionBy, partition};
 
 /// Says of a record in a dead-letter topic, which the flow parks in too, that it is parked.
 pub(crate) const PARKED: &str = "x-parked";
+/// The group whose flow made a copy. Two services that read one topic have copies of the same messages.
+pub(crate) const GROUP: &str = "x-consumer-group";
 /// What a batch of one record adds to it, and what a header adds to its name and value, at most.
 const RECORD_OVERHEAD: usize = 128;
 const HEADER_OVERHEAD: usize = 10;
@@ -192,7 +194,10 @@ impl Copies {
         now: Timestamp,
     ) -> Result<Copy, Refusal> {
         let due = Delays::due(appended, &delivery.trail).unwrap_or(now);
-        let copy = self.waiting(delivery, (*delivery.trail).clone(), due, now, 1)?;
+        // Without a topic to wait in it goes to the end of its own, which is read until nothing is left in it.
+        let here = || Step { topic: Arc::clone(&delivery.source.name), rest: None };
+        let step = self.delays.step(due, now, 1).unwrap_or_else(here);
+        let copy = self.on_its_way(delivery, (*delivery.trail).clone(), due, step);
         self.fits(&copy)?;
         Ok(copy)
     }
@@ -201,7 +206,7 @@ impl Copies {
     fn waiting(
         &self,
         delivery: &Delivery,
-        mut trail: Trail,
+        trail: Trail,
         due: Timestamp,
         now: Timestamp,
         hops: usize,
@@ -210,6 +215,10 @@ impl Copies {
             let text = "in the delay mode `ledger` messages wait in the ledger, not in Kafka";
             return Err(Refusal::Invalid(text.to_owned()));
         };
+        Ok(self.on_its_way(delivery, trail, due, step))
+    }
+
+    fn on_its_way(&self, delivery: &Delivery, mut trail: Trail, due: Timestamp, step: Step) -> Copy {
         trail.process_after = Some(due);
         trail.delay_route = step.rest;
         let mut all = delivery.message.headers.clone();
@@ -223,8 +232,9 @@ impl Copies {
             all.push(BODY_AT, place);
             body = None;
         }
+        all.set(GROUP, self.flow.groups.main.clone());
         self.write(&trail, &mut all, body.as_ref());
-        Ok(self.copy(delivery, step.topic, body, all, PartitionBy::Same))
+        self.copy(delivery, step.topic, body, all, PartitionBy::Same)
     }
 
     /// The place of the original, when it lies in a topic that the flow reads.
@@ -255,6 +265,7 @@ impl Copies {
         // In a topic of both kinds each says which it is.
         let parked = settlement.outcome == Outcome::Park && self.flow.parking == Parking::Same;
         all.remove(PARKED);
+        all.set(GROUP, self.flow.groups.main.clone());
         if parked {
             all.push(PARKED, "true");
         }
@@ -273,6 +284,7 @@ impl Copies {
         }
         // The ledger has the body, and the original's place is named: the dead letter says so much.
         let mut few = Headers::new();
+        few.push(GROUP, self.flow.groups.main.clone());
         for name in ["ce_id", "message-id"] {
             if let Some(value) = delivery.message.headers.get(name) {
                 few.push(name, value.clone());

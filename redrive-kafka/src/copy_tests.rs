@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redrive_core::headers::{Origin, Spelling};
 use redrive_core::{Message, headers};
-use redrive_engine::port::{Carried, SourceRef, Tag};
+use redrive_engine::port::{Carried, DeliveryParts, SourceRef, Tag};
 
 use super::*;
 use crate::facts::TopicFact;
@@ -31,7 +31,7 @@ fn delivery(body: Option<&'static [u8]>) -> Delivery {
     all.push("type", "OrderCreated");
     all.push_header("nothing", None);
     all.push("type", "again");
-    Delivery {
+    Delivery::from(DeliveryParts {
         tag: Tag { stream: 3, epoch: 0, number: 42 },
         message: Message {
             id: "orders/3/42".into(),
@@ -44,7 +44,7 @@ fn delivery(body: Option<&'static [u8]>) -> Delivery {
         source: SourceRef { kind: KIND.into(), name: "orders".into(), partition: Some(3), offset: Some(42) },
         ready_at: NOW,
         redelivered: false,
-    }
+    })
 }
 
 fn trail() -> Trail {
@@ -170,7 +170,7 @@ fn an_envelope_carries_bytes_and_headers() {
     let copy = only(copies.of(&settlement(Outcome::DeadLetter, Some(b"\xff\x00")), NOW).unwrap());
     let envelope = Envelope::from_json(copy.body.as_deref().unwrap()).unwrap();
     assert_eq!(envelope.payload, Some(redrive_core::Payload::Bytes(Bytes::from_static(b"\xff\x00"))));
-    assert_eq!(envelope.headers, Some(delivery(None).message.headers));
+    assert_eq!(envelope.headers, Some(delivery(None).message.headers.clone()));
     assert_eq!(envelope.message_type.as_deref(), Some("again"));
 }
 

@@ -13,6 +13,7 @@ use crate::finished;
 use crate::look::{self, Look, Onlooker, Shape};
 use crate::position::Position;
 use crate::read_back::{Pile, ReadBack, Span};
+use crate::record::Carver;
 
 /// A partition with no more offsets than this is counted record by record.
 const COUNTED: i64 = 100;
@@ -135,7 +136,8 @@ fn count(look: &Look, topic: Arc<str>, spans: Vec<Span>, oldest: bool) -> Result
     if !spans.is_empty() {
         let consumer = look.consumer(&look.flow().groups.ledger)?;
         let pile = Pile { topic: Arc::clone(&topic), spans, waits: false };
-        let mut reading = ReadBack::new(consumer, HeaderRules::default(), vec![pile]);
+        let mut reading =
+            ReadBack::new(consumer, Carver::new(HeaderRules::default(), look.flow()), vec![pile]);
         loop {
             let read = reading.next(1_000, |_, _, _| {})?;
             if read.is_empty() {

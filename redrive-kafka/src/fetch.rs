@@ -10,7 +10,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::Offset;
 use redrive_core::dialect::{ForeignFailure, Writer};
 use redrive_core::{Message, Timestamp};
-use redrive_engine::port::{BODY_AT, Delivery, PortError, SourceRef};
+use redrive_engine::port::{BODY_AT, Delivery, DeliveryParts, PortError, SourceRef};
 
 use crate::KafkaFlow;
 use crate::client;
@@ -26,7 +26,7 @@ pub(crate) async fn fetch(look: &Arc<Look>, place: &SourceRef) -> Result<Option<
         return Ok(None);
     }
     let topic = Arc::clone(&place.name);
-    let carver = Carver::new(look.rules());
+    let carver = Carver::new(look.rules(), look.flow());
     look.ask(move |consumer| one(consumer, carver, &topic, partition, offset)).await
 }
 
@@ -53,7 +53,7 @@ fn one(
             Some(Ok(record)) if record.offset() == offset => {
                 let spot = Spot { stream: 0, epoch: 0, topic: Arc::clone(topic), partition, waits: false };
                 let at = Timestamp::from_millis(record.timestamp().to_millis().unwrap_or(0));
-                return Ok(Some(carver.delivery(&record, &spot, at).message));
+                return Ok(Some(carver.delivery(&record, &spot, at).into_parts().message));
             }
             // A later one: this one was compacted away, or is the mark of a transaction.
             Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => return Ok(None),
@@ -130,15 +130,15 @@ pub(crate) fn body_place(flow: &KafkaFlow, delivery: &Delivery) -> Option<Source
 
 /// Gives a delivery what its original has and itself has not.
 pub(crate) fn fill(look: &Look, delivery: &mut Delivery, original: Message) {
-    let message = &mut delivery.message;
+    let DeliveryParts { message, trail, .. } = &mut **delivery;
     message.body = original.body;
     if message.headers.remove(BODY_AT) {
         return;
     }
     message.content_type = original.content_type;
     let own = std::mem::replace(&mut message.headers, original.headers);
-    if delivery.trail.entry_id.is_some() {
-        look.rules().write(&delivery.trail, &mut message.headers, message.body.as_deref());
+    if trail.entry_id.is_some() {
+        look.rules().write(trail, &mut message.headers, message.body.as_deref());
         return;
     }
     // Of another system's dead letter, what it says of the failure comes last, and so counts.

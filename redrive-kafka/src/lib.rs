@@ -3,6 +3,7 @@
 //! [`KafkaBroker`] is the engine's port to a broker, for one flow: it reads the flow's
 //! topics and its delay topics, and settles in transactions, or plainly. What a flow may choose is in [`KafkaFlow`].
 
+mod aliases;
 mod alone;
 mod bodies;
 mod broker;
@@ -38,3 +39,4 @@ pub use options::{
     Bodies, ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,
     PartitionBy, Role, SettleMode, Suffixes, Window,
 };
+pub use topology::refuse_losing;

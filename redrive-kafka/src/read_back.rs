@@ -10,7 +10,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::Offset;
 use redrive_core::Timestamp;
-use redrive_engine::port::{Delivery, HeaderRules, PortError, Tag};
+use redrive_engine::port::{Delivery, PortError, Tag};
 
 use crate::client;
 use crate::look::Onlooker;
@@ -75,8 +75,8 @@ pub(crate) struct Read {
 
 impl ReadBack {
     /// Reads these topics in their order.
-    pub(crate) fn new(consumer: Onlooker, rules: HeaderRules, piles: Vec<Pile>) -> Self {
-        Self { consumer, carver: Carver::new(rules), piles: piles.into(), begun: false }
+    pub(crate) fn new(consumer: Onlooker, carver: Carver, piles: Vec<Pile>) -> Self {
+        Self { consumer, carver, piles: piles.into(), begun: false }
     }
 
     /// At most so many records; none when the end is reached. Waits: not for threads that others need. `advance` is told

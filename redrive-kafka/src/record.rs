@@ -7,16 +7,22 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers as _, OwnedHeaders};
-use redrive_core::headers::{self, Origin};
+use redrive_core::headers;
 use redrive_core::{HeaderName, Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Carried, Delivery, HeaderRules, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, DeliveryParts, HeaderRules, SourceRef, Tag};
 
+use crate::KafkaFlow;
+use crate::copy::GROUP;
 use crate::delay::Delays;
 
 /// The kind of every place that this adapter names.
 pub(crate) const KIND: &str = "kafka";
 /// How many names of headers are remembered, so that each is stored once.
 const NAMES: usize = 256;
+/// The digits of a partition and an offset, and what stands between them.
+const NUMBERS: usize = 1 + 11 + 1 + 20;
+/// Kafka's own bound of a name.
+const MOST_OF_A_GROUP: usize = 1 << 15;
 /// What a record takes beside its bytes, roughly.
 const OVERHEAD: usize = 200;
 
@@ -41,12 +47,14 @@ pub(crate) struct Carver {
     kind: Arc<str>,
     names: HashMap<Box<str>, HeaderName>,
     rules: HeaderRules,
+    /// The group of the flow's source.
+    group: Text,
 }
 
 impl Carver {
-    /// Reads headers by these rules.
-    pub(crate) fn new(rules: HeaderRules) -> Self {
-        Self { kind: KIND.into(), names: HashMap::new(), rules }
+    /// Reads headers by these rules, for the flow of a group.
+    pub(crate) fn new(rules: HeaderRules, flow: &KafkaFlow) -> Self {
+        Self { kind: KIND.into(), names: HashMap::new(), rules, group: Text::from(flow.groups.main.as_str()) }
     }
 
     /// The delivery of a record. Its bytes are copied once, into one piece.
@@ -54,11 +62,15 @@ impl Carver {
         let (key, body) = (record.key(), record.payload());
         let found = record.headers();
         let mut piece = BytesMut::with_capacity(
-            key.map_or(0, <[u8]>::len) + body.map_or(0, <[u8]>::len) + found.map_or(0, values_len),
+            key.map_or(0, <[u8]>::len)
+                + body.map_or(0, <[u8]>::len)
+                + found.map_or(0, values_len)
+                + spot.topic.len()
+                + NUMBERS,
         );
         let key = key.map(|bytes| cut_off(&mut piece, bytes));
         let body = body.map(|bytes| cut_off(&mut piece, bytes));
-        let headers = found.map(|found| self.headers(found, &mut piece)).unwrap_or_default();
+        let mut headers = found.map(|found| self.headers(found, &mut piece)).unwrap_or_default();
         let published = record.timestamp().to_millis().map_or(now, Timestamp::from_millis);
         let mut trail = self.rules.read(&headers, body.as_deref());
         // Most messages carry none, and what carries none takes no room.
@@ -67,23 +79,22 @@ impl Carver {
             trail = Carried::default();
         }
         // A message of the source is its own, also when it is a dead letter that somebody sent in again.
-        if !spot.waits && spot.stream != Tag::APART.stream {
+        let is_copy = spot.waits || spot.stream == Tag::APART.stream;
+        if !is_copy {
             trail.forget_entry();
+        } else if let Some(group) = headers.get_text(GROUP, MOST_OF_A_GROUP) {
+            headers.remove(GROUP);
+            if group != self.group {
+                trail.leave_to(group);
+            }
         }
-        let here = Origin {
-            topic: Some(Text::from(spot.topic.as_ref())),
-            partition: Some(spot.partition),
-            offset: Some(record.offset()),
-            timestamp: Some(published),
-        };
         // A copy that waited goes by the name of what it is a copy of.
-        let origin = Some(&trail.origin)
-            .filter(|origin| origin.topic.is_some() && origin.partition.is_some() && origin.offset.is_some());
-        let id = Message::id_of(&headers, None, origin.unwrap_or(&here)).unwrap_or_default();
+        let id = Message::id_of(&headers, None, &trail.origin)
+            .unwrap_or_else(|| place_as_id(&mut piece, &spot.topic, spot.partition, record.offset()));
         let due = Delays::due(published, &trail).filter(|_| spot.waits);
         let content_type =
             headers.get_text("content-type", 256).or_else(|| headers.get_text("ce_datacontenttype", 256));
-        Delivery {
+        Delivery::from(DeliveryParts {
             tag: Tag {
                 stream: spot.stream,
                 epoch: spot.epoch,
@@ -99,7 +110,7 @@ impl Carver {
             },
             ready_at: due.unwrap_or(published),
             redelivered: false,
-        }
+        })
     }
 
     fn headers(&mut self, found: &BorrowedHeaders, piece: &mut BytesMut) -> Headers {
@@ -135,6 +146,16 @@ fn one(headers: &BorrowedHeaders, place: usize) -> Option<Header<'_, &[u8]>> {
 
 fn values_len(headers: &BorrowedHeaders) -> usize {
     (0..headers.count()).filter_map(|place| Some(one(headers, place)?.value?.len())).sum()
+}
+
+/// The place of a record as an id, in the piece that its bytes lie in.
+fn place_as_id(piece: &mut BytesMut, topic: &str, partition: i32, offset: i64) -> Text {
+    piece.extend_from_slice(topic.as_bytes());
+    piece.extend_from_slice(b"/");
+    piece.extend_from_slice(itoa::Buffer::new().format(partition).as_bytes());
+    piece.extend_from_slice(b"/");
+    piece.extend_from_slice(itoa::Buffer::new().format(offset).as_bytes());
+    Text::from_utf8(piece.split().freeze()).unwrap_or_default()
 }
 
 fn cut_off(piece: &mut BytesMut, bytes: &[u8]) -> Bytes {

@@ -14,6 +14,7 @@ use crate::client;
 use crate::delay::names;
 use crate::look::{self, Look};
 use crate::read_back::{Pile, ReadBack, Span};
+use crate::record::Carver;
 
 /// How many are read at once.
 const BATCH: usize = 10_000;
@@ -60,8 +61,8 @@ pub(crate) async fn read(look: &Arc<Look>) -> Result<Vec<Resolved>, PortError> {
             }
         }
         let reader = inner.consumer(&inner.flow().groups.ledger)?;
-        let mut reading =
-            ReadBack::new(reader, HeaderRules::default(), vec![Pile { topic, spans, waits: false }]);
+        let carver = Carver::new(HeaderRules::default(), inner.flow());
+        let mut reading = ReadBack::new(reader, carver, vec![Pile { topic, spans, waits: false }]);
         let mut last: BTreeMap<EntryId, EntryState> = BTreeMap::new();
         loop {
             let read = reading.next(BATCH, |_, _, _| {})?;
@@ -69,7 +70,7 @@ pub(crate) async fn read(look: &Arc<Look>) -> Result<Vec<Resolved>, PortError> {
                 break;
             }
             for one in read {
-                let message = one.delivery.message;
+                let message = one.delivery.into_parts().message;
                 let text = |bytes: Option<&bytes::Bytes>| {
                     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
                 };

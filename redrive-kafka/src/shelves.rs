@@ -15,6 +15,7 @@ use crate::fetch;
 use crate::finished;
 use crate::look::{self, Look};
 use crate::read_back::{Pile, Read, ReadBack, Span};
+use crate::record::Carver;
 use crate::{DeadLetterFormat, KafkaFlow, Parking};
 
 /// The next offset of each partition of each topic.
@@ -116,7 +117,9 @@ impl TopicShelves {
             let mut reading = match reading {
                 Reading::On(reading) => reading,
                 Reading::Begun(piles) => match look.consumer(&look.flow().groups.ledger) {
-                    Ok(consumer) => Box::new(ReadBack::new(consumer, look.rules(), piles)),
+                    Ok(consumer) => {
+                        Box::new(ReadBack::new(consumer, Carver::new(look.rules(), look.flow()), piles))
+                    }
                     Err(error) => return (Reading::Begun(piles), Vec::new(), Err(error)),
                 },
             };
@@ -145,7 +148,24 @@ impl TopicShelves {
 #[async_trait]
 impl Shelves for TopicShelves {
     async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError> {
-        let read = self.read(most).await?;
+        loop {
+            let read = self.read(most).await?;
+            let is_end = read.is_empty();
+            let shelved = self.shelve(read).await?;
+            // Nothing at all says that nothing is left.
+            if is_end || !shelved.is_empty() {
+                return Ok(shelved);
+            }
+        }
+    }
+
+    fn position(&self) -> String {
+        serde_json::to_string(&self.places).unwrap_or_default()
+    }
+}
+
+impl TopicShelves {
+    async fn shelve(&self, read: Vec<Read>) -> Result<Vec<Shelved>, PortError> {
         let flow = self.look.flow().clone();
         let mut shelved = Vec::with_capacity(read.len());
         for Read { mut delivery, .. } in read {
@@ -155,8 +175,13 @@ impl Shelves for TopicShelves {
                 continue;
             }
             let (state, foreign) = standing(&flow, &delivery);
+            // It is in the ledger of the service that it belongs to.
+            if !foreign && delivery.trail.left_to().is_some() {
+                continue;
+            }
             if self.look.flow().dead_letter.format == DeadLetterFormat::Envelope {
-                unwrap_envelope(&mut delivery.message, &delivery.trail, &self.look.rules());
+                let parts = &mut *delivery;
+                unwrap_envelope(&mut parts.message, &parts.trail, &self.look.rules());
             }
             let mut bodiless = fetch::leaves_body(&flow, &delivery);
             // What had to be fetched elsewhere may be gone there before it is gone here.
@@ -170,10 +195,6 @@ impl Shelves for TopicShelves {
             shelved.push(Shelved { delivery, state, foreign, bodiless, carries_body });
         }
         Ok(shelved)
-    }
-
-    fn position(&self) -> String {
-        serde_json::to_string(&self.places).unwrap_or_default()
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) async fn plan(look: &Arc<Look>, facts: &TopicFacts) -> Result<Vec<Top
     let planned = purposes.iter().zip(&found).map(|((topic, purpose), found)| {
         let settings = wanted(flow, topic, *purpose, like);
         let drift = found.as_ref().map(|found| drift(flow, *purpose, like, found)).unwrap_or_default();
-        Topology { settings, drift, ..Topology::new("topic", topic, found.is_some()) }
+        Topology { settings, drift, ..Topology::new(KIND, topic, found.is_some()) }
     });
     Ok(planned.collect())
 }
@@ -268,6 +268,13 @@ fn shelf_bytes(flow: &KafkaFlow, like: Like) -> u64 {
 /// What of a topic is not as it should be, and what follows from it.
 fn drift(flow: &KafkaFlow, purpose: Purpose, like: Like, found: &Found) -> Vec<String> {
     let mut drift = Vec::new();
+    let copies = flow.new_topics.replication.unwrap_or(like.replication);
+    if !matches!(purpose, Purpose::Source | Purpose::Foreign) && found.shape.replication < copies {
+        drift.push(format!(
+            "replication is {} and should be {copies}: fewer brokers have to be lost until what lies there is",
+            found.shape.replication
+        ));
+    }
     match purpose {
         Purpose::Source => {
             if flow.delay == DelayMode::Pointer
@@ -346,8 +353,25 @@ fn drift(flow: &KafkaFlow, purpose: Purpose, like: Like, found: &Found) -> Vec<S
     drift
 }
 
+/// What a topic is called in a plan.
+const KIND: &str = "topic";
 const COMPACTS: &str = "cleanup.policy compacts";
 const RETENTION: &str = "retention.ms is too short";
+
+/// Refuses topics that are there and in which messages would be lost: a compacted one, and one that forgets a message before
+/// it is due. Whoever starts a flow asks this, whether something has to be made or not.
+pub fn refuse_losing(topology: &[Topology]) -> Result<(), Refusal> {
+    let loses = |why: &&String| why.starts_with(COMPACTS) || why.starts_with(RETENTION);
+    let mut topics = topology.iter().filter(|thing| thing.kind == KIND);
+    let found = topics.find_map(|topic| Some((topic, topic.drift.iter().find(loses)?)));
+    match found {
+        Some((topic, why)) => Err(Refusal::State(format!(
+            "the topic `{}` would lose messages: {why}; change that setting, or name another topic",
+            topic.name
+        ))),
+        None => Ok(()),
+    }
+}
 
 /// Makes what is missing. Refused when a source is not there, or when messages would be lost in what is there.
 pub(crate) async fn apply(
@@ -356,15 +380,7 @@ pub(crate) async fn apply(
     topology: &[Topology],
 ) -> Result<(), PortError> {
     let flow = look.flow();
-    for topic in topology {
-        if let Some(why) =
-            topic.drift.iter().find(|why| why.starts_with(COMPACTS) || why.starts_with(RETENTION))
-        {
-            return Err(
-                Refusal::State(format!("the topic `{}` would lose messages: {why}", topic.name)).into()
-            );
-        }
-    }
+    refuse_losing(topology)?;
     let missing: Vec<&Topology> = topology.iter().filter(|topic| !topic.exists).collect();
     let not_ours = |topic: &str| flow.topics.iter().chain(&flow.foreign).any(|own| own == topic);
     if let Some(topic) = missing.iter().find(|topic| not_ours(&topic.name)) {

@@ -15,7 +15,7 @@ use redrive_sqlite::{Options, Store};
 use testkit::Services;
 use testkit::clock::TestClock;
 use testkit::contract::{Fixture, Ports, eventually};
-use testkit::faulty::{Deaf, Faulty};
+use testkit::faulty::{Deaf, Faulty, FaultyLedger};
 use testkit::services::Server;
 
 /// The topics that scenarios write to without a flow that would make them.
@@ -30,6 +30,8 @@ struct OnKafka {
     /// The number of the ledger's file: another one when it was lost.
     file: Mutex<u32>,
     deaf: Arc<Deaf>,
+    /// The same for the ledger's file.
+    deaf_file: Arc<Deaf>,
     apart: Mutex<Weak<Apart>>,
     store: Mutex<Weak<Store>>,
     /// Whether the ledger leaves bodies to Kafka.
@@ -79,6 +81,7 @@ impl OnKafka {
             folder: tempfile::tempdir().expect("a folder"),
             file: Mutex::new(0),
             deaf: Arc::default(),
+            deaf_file: Arc::default(),
             apart: Mutex::default(),
             store: Mutex::default(),
             by_pointer,
@@ -102,8 +105,12 @@ impl OnKafka {
             by_pointer: self.by_pointer,
             ..ApartOptions::default()
         };
-        let (home, ledger) = (Arc::clone(store), Arc::clone(store));
-        Arc::new(Apart::new(outer, home, ledger, flow, clock.clone(), options))
+        let home = Arc::new(Faulty::new(Arc::clone(store) as _, Arc::clone(&self.deaf_file)));
+        Arc::new(Apart::new(outer, home, self.ledger(store), flow, clock.clone(), options))
+    }
+
+    fn ledger(&self, store: &Arc<Store>) -> Arc<FaultyLedger> {
+        Arc::new(FaultyLedger::new(Arc::clone(store) as _, Arc::clone(&self.deaf_file)))
     }
 
     async fn ports(&self, clock: Arc<TestClock>) -> Ports {
@@ -118,7 +125,7 @@ impl OnKafka {
         let apart = self.broker("orders", &self.address("orders"), &store, &clock);
         *lock(&self.apart) = Arc::downgrade(&apart);
         *lock(&self.store) = Arc::downgrade(&store);
-        Ports { broker: apart, ledger: store, clock }
+        Ports { broker: apart, ledger: self.ledger(&store), clock }
     }
 
     /// Ends what is open. Leaving a group takes a moment, and waits for it.
@@ -236,6 +243,16 @@ impl Fixture for OnKafka {
         let clock = self.close(ports).await;
         *lock(&self.file) += 1;
         Some(self.ports(clock).await)
+    }
+
+    fn ledger_away(&self, away: bool) -> bool {
+        self.deaf_file.go_away(away);
+        true
+    }
+
+    fn fail_records(&self, n: u32) -> bool {
+        self.deaf_file.fail_records(n);
+        true
     }
 
     fn fail_settles(&self, n: u32) -> bool {

@@ -57,7 +57,7 @@ pub(crate) fn from_text(text: &[u8]) -> Result<BasicProperties, String> {
 }
 
 /// Where properties have a table or an array that is nested too deep; found without recursion.
-fn too_deep(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn too_deep(bytes: &[u8]) -> Option<usize> {
     const CONTENT_TYPE: u16 = 1 << 15;
     const CONTENT_ENCODING: u16 = 1 << 14;
     const HEADERS: u16 = 1 << 13;

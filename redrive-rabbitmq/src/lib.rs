@@ -16,10 +16,12 @@
 //! ```
 
 mod amqp;
+mod blocked;
 mod broker;
 mod copy;
 mod deaths;
 mod delay;
+mod likeness;
 mod link;
 mod look;
 mod mending;
@@ -34,6 +36,7 @@ mod resolved;
 mod settle;
 mod shelves;
 mod stream;
+mod streams;
 mod stuck;
 mod things;
 mod tls;

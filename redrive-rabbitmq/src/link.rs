@@ -3,8 +3,8 @@
 //! Nobody waits for it in the background: whoever needs it asks, and is told how it stands. After a failure the next try
 //! waits a while, longer each time, and whoever asks meanwhile gets the last answer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -15,8 +15,9 @@ use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{PortError, Refusal};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_util::compat::TokioAsyncReadCompatExt as _;
 
+use crate::blocked::{Blocked, Heard};
+use crate::streams::{self, Streaming, Watched};
 use crate::{Login, RabbitFlow, metrics, tls, trouble, version};
 
 /// The first and the longest wait between two tries.
@@ -38,8 +39,9 @@ pub(crate) struct Link {
     alarms: Arc<Alarms>,
     now: tokio::sync::Mutex<State>,
     frame_max: AtomicU64,
-    /// Whether the server reads nothing from it now.
-    blocked: Arc<AtomicBool>,
+    /// Whether the server reads nothing from the flow now, and from the connection as it is.
+    blocked: Arc<Blocked>,
+    heard: Mutex<Option<Arc<Heard>>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +55,12 @@ struct State {
 
 impl Link {
     /// A connection for one purpose, which is not made yet.
-    pub(crate) fn new(flow: &RabbitFlow, purpose: &str, alarms: Arc<Alarms>) -> Result<Self, PortError> {
+    pub(crate) fn new(
+        flow: &RabbitFlow,
+        purpose: &str,
+        alarms: Arc<Alarms>,
+        blocked: Arc<Blocked>,
+    ) -> Result<Self, PortError> {
         Ok(Self {
             encryption: flow.login.tls.as_ref().map(tls::config).transpose()?,
             login: flow.login.clone(),
@@ -62,7 +69,8 @@ impl Link {
             alarms,
             now: tokio::sync::Mutex::default(),
             frame_max: AtomicU64::new(0),
-            blocked: Arc::default(),
+            blocked,
+            heard: Mutex::default(),
         })
     }
 
@@ -76,7 +84,8 @@ impl Link {
 
     /// Whether the server reads nothing from it now. What is sent all the same would pile up, and come twice.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked.load(Ordering::Relaxed)
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.as_ref().is_some_and(|heard| heard.is_blocked())
     }
 
     /// A new channel.
@@ -136,20 +145,15 @@ impl Link {
         let properties = ConnectionProperties::default()
             .with_connection_name(self.name.as_str().into())
             .with_client_property("product".into(), "redrive".into());
-        let connecting = async {
-            match &self.encryption {
-                None => Connection::connect_uri(uri, properties).await,
-                Some(config) => {
-                    let config = Arc::clone(config);
-                    let connect = async move |uri: AMQPUri, _: tls::Encrypted| {
-                        let AMQPAuthority { host, port, .. } = uri.authority;
-                        let stream = tls::connect(&config, &host, port).await?;
-                        Ok(AsyncTcpStream::Plain(stream.compat()))
-                    };
-                    Connection::connector(uri, tls::runtime(), connect, properties).await
-                }
-            }
+        let encryption = self.encryption.clone();
+        let connect = async move |uri: AMQPUri, _: Streaming| {
+            let AMQPAuthority { host, port, .. } = uri.authority;
+            Ok(AsyncTcpStream::Plain(match &encryption {
+                None => Watched::new(streams::connect(&host, port).await?),
+                Some(config) => Watched::new(tls::connect(config, &host, port).await?),
+            }))
         };
+        let connecting = Connection::connector(uri, streams::runtime(), connect, properties);
         match tokio::time::timeout(login.connect_timeout, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(self.not_taken(&error).await),
@@ -177,9 +181,9 @@ impl Link {
         self.frame_max.store(connection.configuration().frame_max().into(), Ordering::Relaxed);
         let mut events = Box::pin(connection.events_listener());
         let status = connection.status().clone();
-        let blocked = Arc::clone(&self.blocked);
-        blocked.store(false, Ordering::Relaxed);
-        let (alarms, about, flow) = (Arc::clone(&self.alarms), self.name.clone(), Arc::clone(&self.flow));
+        let heard = Arc::new(Heard::nothing(&self.blocked));
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&heard));
+        let (alarms, about) = (Arc::clone(&self.alarms), self.name.clone());
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
@@ -187,13 +191,11 @@ impl Link {
                         let why = format!(
                             "RabbitMQ takes no messages: {reason}; what is to be written stays unsettled until it does"
                         );
-                        blocked.store(true, Ordering::Relaxed);
-                        metrics::blocked(&flow, true);
+                        heard.says(true);
                         alarms.raise("broker_blocked", &about, why);
                     }
                     Event::ConnectionUnblocked => {
-                        blocked.store(false, Ordering::Relaxed);
-                        metrics::blocked(&flow, false);
+                        heard.says(false);
                         alarms.clear("broker_blocked", &about);
                     }
                     // One that ended a channel alone says nothing of the connection.
@@ -201,9 +203,10 @@ impl Link {
                     _ => {}
                 }
             }
-            blocked.store(false, Ordering::Relaxed);
-            metrics::blocked(&flow, false);
-            alarms.clear("broker_blocked", &about);
+            // The next connection may have heard of it again by now.
+            if heard.says(false) {
+                alarms.clear("broker_blocked", &about);
+            }
         });
     }
 

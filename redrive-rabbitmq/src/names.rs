@@ -41,6 +41,11 @@ pub(crate) fn stray(flow: &RabbitFlow) -> String {
     format!("{}{}", flow.flow, flow.suffixes.stray)
 }
 
+/// The queue that stands for the place of the one who reads alone.
+pub(crate) fn place(flow: &RabbitFlow) -> String {
+    format!("{}.alone", flow.queue)
+}
+
 /// The queue of parked messages.
 pub(crate) fn parking(flow: &RabbitFlow) -> &str {
     match &flow.parking {

@@ -18,11 +18,12 @@ use redrive_core::headers::Trail;
 use redrive_core::{Message, Timestamp};
 use redrive_engine::adapter::unwrap_envelope;
 use redrive_engine::port::{
-    Carried, Clock, Delivery, EntryState, HeaderRules, PortError, Refusal, Shelved, Shelves, SourceRef, Tag,
+    Carried, Clock, Delivery, DeliveryParts, EntryState, HeaderRules, PortError, Refusal, Shelved, Shelves,
+    SourceRef, Tag,
 };
-use sha2::{Digest as _, Sha256};
 
 use crate::copy::{KIND, LEFT_BODY, fits};
+use crate::likeness::{self, hashed};
 use crate::link::{self, Link};
 use crate::look::Look;
 use crate::not_adopted::NotAdopted;
@@ -177,9 +178,12 @@ impl QueueShelves {
     fn nth(&mut self, like: uuid::Uuid, stays: bool, redelivered: bool, mark: uuid::Uuid) -> uuid::Uuid {
         // What stays is read again and again, and is never lost by being taken for another.
         let mark = if stays { None } else { self.before.filter(|_| redelivered).or(Some(mark)) };
-        let marked = mark.map_or(like, |mark| hashed(&[like.as_bytes(), mark.as_bytes()]));
+        let marked = mark.map_or(like, |mark| entry(hashed(&[like.as_bytes(), mark.as_bytes()])));
         let count = self.alike.entry(marked).or_default();
-        let entry = if *count == 0 { marked } else { hashed(&[marked.as_bytes(), &count.to_le_bytes()]) };
+        let entry = match *count {
+            0 => marked,
+            count => entry(hashed(&[marked.as_bytes(), &count.to_le_bytes()])),
+        };
         *count += 1;
         entry
     }
@@ -295,7 +299,8 @@ fn shelve(
     }
     let mut own: Trail = (*trail).clone();
     if foreign {
-        let like = entry_of(queue, &message, published);
+        // The same whenever and by whomever it is read.
+        let like = entry(likeness::of(queue, &message, published));
         let entry = if message.id.is_empty() { nth(like) } else { like };
         own.entry_id = Some(entry.to_string().into());
         if message.id.is_empty() {
@@ -305,28 +310,17 @@ fn shelve(
     }
     let source = SourceRef { kind: KIND.into(), name: Arc::clone(queue), partition: None, offset: None };
     let ready_at = published.map_or(now, Timestamp::from_millis);
-    let delivery = Delivery { tag: Tag::APART, message, trail, source, ready_at, redelivered: false };
+    let delivery = Delivery::from(DeliveryParts {
+        tag: Tag::APART,
+        message,
+        trail,
+        source,
+        ready_at,
+        redelivered: false,
+    });
     Shelved { delivery, state, foreign, bodiless, carries_body: false }
 }
 
-/// The entry of another system's dead letter: the same whenever and by whomever it is read.
-fn entry_of(queue: &str, message: &Message, published: Option<i64>) -> uuid::Uuid {
-    hashed(&[
-        queue.as_bytes(),
-        message.id.as_str().as_bytes(),
-        message.body.as_deref().unwrap_or_default(),
-        message.headers.get("x-death").map(|deaths| &deaths[..]).unwrap_or_default(),
-        &published.unwrap_or(-1).to_le_bytes(),
-    ])
-}
-
-fn hashed(parts: &[&[u8]]) -> uuid::Uuid {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+fn entry(like: [u8; 16]) -> uuid::Uuid {
+    uuid::Builder::from_custom_bytes(like).into_uuid()
 }

@@ -1,18 +1,9 @@
 //! Encrypted connections, by the same library that the rest of Redrive encrypts with.
-//!
-//! The client library can be given a stream; it takes one of the type that its runtime connects with. So there is a runtime
-//! whose streams are encrypted, and which is tokio in all else.
 
-use std::future::ready;
-use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use async_rs::traits::Reactor;
-use async_rs::util::RuntimeParts;
-use async_rs::{Runtime, Tokio};
-use futures_util::Stream;
 use redrive_engine::port::{PortError, Refusal};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -21,51 +12,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_util::compat::Compat;
 
-use crate::Tls;
-
-/// A runtime whose streams are encrypted.
-pub(crate) type Encrypted = Runtime<RuntimeParts<Tokio, EncryptedStreams>>;
-
-/// Makes streams that are encrypted. They are made by hand, so that nothing here is asked to connect.
-#[derive(Debug, Clone)]
-pub(crate) struct EncryptedStreams(Tokio);
-
-/// The runtime that this is called in.
-pub(crate) fn runtime() -> Encrypted {
-    let tokio = Tokio::current();
-    Runtime::new(RuntimeParts::new(tokio.clone(), EncryptedStreams(tokio)))
-}
-
-fn by_hand() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "streams are made before they are given to the client library")
-}
-
-impl Reactor for EncryptedStreams {
-    type TcpStream = Compat<TlsStream<TcpStream>>;
-    type Sleep = <Tokio as Reactor>::Sleep;
-
-    #[expect(refining_impl_trait_internal, reason = "there is never one to be named")]
-    fn register<H: Read + Write + Send + 'static>(&self, _socket: H) -> io::Result<Self::TcpStream> {
-        Err(by_hand())
-    }
-
-    fn sleep(&self, dur: Duration) -> Self::Sleep {
-        self.0.sleep(dur)
-    }
-
-    fn interval(&self, dur: Duration) -> impl Stream<Item = Instant> + Send + 'static {
-        self.0.interval(dur)
-    }
-
-    fn tcp_connect_addr(
-        &self,
-        _addr: SocketAddr,
-    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        ready(Err(by_hand()))
-    }
-}
+use crate::{Tls, streams};
 
 /// Whom the flow trusts, and what it shows of itself.
 pub(crate) fn config(tls: &Tls) -> Result<Arc<ClientConfig>, PortError> {
@@ -132,7 +80,6 @@ pub(crate) async fn connect(
     port: u16,
 ) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
+    let stream = streams::connect(host, port).await?;
     TlsConnector::from(Arc::clone(config)).connect(name, stream).await
 }

@@ -327,6 +327,9 @@ impl Needs {
         if flow.owned && !flow.rejects() {
             configure.push(escaped(&flow.queue));
         }
+        if flow.alone {
+            configure.push(escaped(&names::place(flow)));
+        }
         read.push(escaped(&flow.queue));
         read.extend(flow.foreign.iter().map(|queue| escaped(queue)));
         // A binding needs to write to what is bound; all else is written by the default exchange.

@@ -93,7 +93,8 @@ pub(crate) fn read(
                 Some(name) if !first_is_own && table.inner().contains_key(name.as_str()) => {}
                 Some(name) => headers.push_header(name, amqp::shown(value)),
                 None => {
-                    if !matches!(value, AMQPValue::LongString(_) | AMQPValue::Void) {
+                    let is_text = matches!(value, AMQPValue::LongString(_) | AMQPValue::Void);
+                    if !is_text && !deaths::is_of_the_moment(other) {
                         typed.insert(name.clone(), value.clone());
                     }
                     headers.push_header(name.as_str(), amqp::shown(value));

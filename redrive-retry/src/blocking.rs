@@ -69,12 +69,15 @@ where
     }
     let _place = match &settings.bulkhead {
         None => None,
-        Some(bulkhead) => {
-            let left = call.run.left(now).unwrap_or(Duration::MAX);
-            let place = bulkhead.acquire_blocking(left).map_err(Stop::Bulkhead)?;
-            now = settings.now();
-            Some(place.ok_or(Stop::Deadline)?)
-        }
+        Some(bulkhead) => match bulkhead.try_acquire() {
+            Some(place) => Some(place),
+            None => {
+                let longest = call.run.longest_wait(settings, settings.now())?.unwrap_or(Duration::MAX);
+                let place = bulkhead.acquire_blocking(longest).map_err(Stop::Bulkhead)?;
+                now = settings.now();
+                Some(place.ok_or_else(|| Stop::Bulkhead(bulkhead.full()))?)
+            }
+        },
     };
     let started = call.run.start::<T, X, _, _>(call.inner, now)?;
     Ok(call.run.inside(|| operation(started)))

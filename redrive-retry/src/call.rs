@@ -95,8 +95,8 @@ pin_project! {
         New,
         // Waits for its turn of the rate limit.
         Turn,
-        // Waits for a place in the bulkhead.
-        Seat { acquire: Acquire },
+        // Waits for a place in the bulkhead, since then; nothing any more once it has really waited.
+        Seat { acquire: Acquire, since: Option<u64> },
         Running { #[pin] future: F },
         // Waits between two attempts.
         Between,
@@ -254,16 +254,26 @@ where
                     ready!(poll_timer(self.timer.as_mut(), cx));
                     Ok(Entered::Turn(settings.now()))
                 }
-                StepNow::Seat { acquire } => match Pin::new(acquire).poll(cx) {
+                StepNow::Seat { acquire, since } => match Pin::new(&mut *acquire).poll(cx) {
                     Poll::Ready(Ok(place)) => {
                         *self.place = Some(place);
                         self.timer.set(None);
-                        Ok(Entered::Place(run.recent(settings)))
+                        Ok(Entered::Place(since.unwrap_or_else(|| run.recent(settings))))
                     }
                     Poll::Ready(Err(full)) => Err(Stop::Bulkhead(full)),
                     Poll::Pending => {
-                        ready!(poll_end(self.timer.as_mut(), cx, || run.left(settings.now())));
-                        Err(Stop::Deadline)
+                        let longest = match since.take() {
+                            Some(_) => run.longest_wait(settings, settings.now()),
+                            // Its timer is set already, if it has an end.
+                            None => Ok(None),
+                        };
+                        match longest {
+                            Ok(longest) => {
+                                ready!(poll_end(self.timer.as_mut(), cx, || longest));
+                                Err(Stop::Bulkhead(acquire.full()))
+                            }
+                            Err(stop) => Err(stop),
+                        }
                     }
                 },
                 StepNow::Done => return Poll::Pending,
@@ -287,9 +297,9 @@ where
                     self.timer.set(Some(tokio::time::sleep(wait)));
                     self.step.set(Step::Turn);
                 }
-                Ok(Way::Seat(acquire)) => {
+                Ok(Way::Seat(acquire, since)) => {
                     self.timer.set(None);
-                    self.step.set(Step::Seat { acquire });
+                    self.step.set(Step::Seat { acquire, since: Some(since) });
                 }
                 Err(stop) => {
                     *self.place = None;
@@ -320,7 +330,7 @@ where
         }
     }
     if let Some(bulkhead) = settings.bulkhead.as_ref().filter(|_| needs_place) {
-        return Ok(Way::Seat(bulkhead.acquire()));
+        return Ok(Way::Seat(bulkhead.acquire(), now));
     }
     run.start::<T, X, _, _>(inner, now).map(Way::Attempt)
 }
@@ -335,7 +345,7 @@ enum Entered {
 /// What is next on that way.
 enum Way {
     Turn(Duration),
-    Seat(Acquire),
+    Seat(Acquire, u64),
     Attempt(Attempt),
 }
 

@@ -56,6 +56,14 @@ impl CallBudget {
         Self { inner: Arc::new(Inner { calls, used: AtomicU32::new(0), deadline }) }
     }
 
+    /// Begins anew, as another budget. One that nobody else has is used again, without an allocation.
+    pub fn renew(&mut self, calls: Option<u32>, deadline: Option<Instant>) {
+        match Arc::get_mut(&mut self.inner) {
+            Some(inner) => *inner = Inner { calls, used: AtomicU32::new(0), deadline },
+            None => *self = Self::new(calls, deadline),
+        }
+    }
+
     /// The budget of the task or thread that asks.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
@@ -113,5 +121,12 @@ impl CallBudget {
             left.then(|| used.saturating_add(1))
         });
         taken.is_ok()
+    }
+
+    /// Gives back one call that was taken and not made.
+    pub(crate) fn give_back(&self) {
+        let used = &self.inner.used;
+        // Nothing is left to be done where it is none already.
+        let _ = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_sub(1));
     }
 }

@@ -14,11 +14,20 @@ pub enum Judged<T, E> {
         /// How long the endpoint asked to wait (`Retry-After`), when it did.
         after: Option<Duration>,
     },
+    /// It was answered, with the word to come back: what it is about is busy, as while the first request with the same
+    /// idempotency key is running. Another attempt may work; the endpoint is well, so no breaker counts it, and for one
+    /// that probes it is an answer.
+    NotYet {
+        /// What was said.
+        error: E,
+        /// How long the endpoint asked to wait (`Retry-After`), when it did.
+        after: Option<Duration>,
+    },
     /// It failed for good: another attempt would fail alike. The fault is the caller's, so no breaker counts it; for
     /// one that probes it is an answer all the same. What was never sent is [`NotMade`](Self::NotMade).
     Fail(E),
-    /// The endpoint was not asked: a guard refused, or the request cannot be sent as it is. It ends the call, and a
-    /// breaker is told nothing.
+    /// The endpoint was not asked: a guard refused, or the request cannot be sent as it is. It ends the call, a
+    /// breaker is told nothing, and the [budget of calls](crate::CallBudget) gets back what was taken for it.
     NotMade(E),
 }
 

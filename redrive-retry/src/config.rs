@@ -70,6 +70,7 @@ struct Given {
     breaker: Option<CircuitBreaker>,
     bulkhead: Option<Bulkhead>,
     rate_limit: Option<RateLimiter>,
+    behind_guard: bool,
     clock: SharedClock,
     seed: Option<u64>,
     #[cfg(feature = "telemetry")]
@@ -324,8 +325,9 @@ impl<C, H> Builder<C, H> {
     }
 
     #[cfg(feature = "tower")]
-    pub(crate) fn wrap<C2>(self, wrap: impl FnOnce(C) -> C2) -> Builder<C2, H> {
-        Builder { classifier: wrap(self.classifier), hooks: self.hooks, given: self.given }
+    pub(crate) fn wrap_behind_guard<C2>(self, wrap: impl FnOnce(C) -> C2) -> Builder<C2, H> {
+        let given = Given { behind_guard: true, ..self.given };
+        Builder { classifier: wrap(self.classifier), hooks: self.hooks, given }
     }
 
     /// What is told about each attempt.
@@ -400,6 +402,7 @@ impl Given {
             breaker: self.breaker,
             bulkhead: self.bulkhead,
             rate_limit: self.rate_limit,
+            is_behind_guard: self.behind_guard,
             clock: self.clock,
             random: Source::new(self.seed),
             #[cfg(feature = "telemetry")]

@@ -1,75 +1,11 @@
 //! What a call that failed leaves: why it stopped, and every attempt that was made.
 
 use std::error::Error;
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, io};
 
-use redrive_core::duration::print;
-
-use crate::guard::{BreakerOpen, BulkheadFull, Outcome, TooMany};
-
-/// Why no further attempt was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stop {
-    /// The last failure was one that another attempt cannot help.
-    Final,
-    /// All attempts are used up.
-    Attempts,
-    /// The deadline has passed, or passed during the last attempt.
-    Deadline,
-    /// The next wait could not end before the deadline, so it was not begun.
-    NoTimeToWait {
-        /// The wait.
-        wait: Duration,
-        /// The time that was left.
-        left: Duration,
-    },
-    /// The retry budget is spent: too large a share of all calls is retries.
-    Budget,
-    /// The budget of calls of the message, or of whoever set one, is spent.
-    CallBudget,
-    /// The operation must not be repeated, such as a POST without an idempotency key.
-    NotRepeatable,
-    /// The circuit breaker is open.
-    Breaker(BreakerOpen),
-    /// The bulkhead has neither a place nor a seat.
-    Bulkhead(BulkheadFull),
-    /// The rate limit has no turn soon enough.
-    Rate(TooMany),
-}
-
-impl Stop {
-    /// When asking again may help, where that is known.
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::NoTimeToWait { wait, .. } => Some(*wait),
-            Self::Breaker(open) => open.retry_after,
-            Self::Rate(too_many) => Some(too_many.wait),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Final => f.write_str("another attempt would not help"),
-            Self::Attempts => f.write_str("all attempts are used up"),
-            Self::Deadline => f.write_str("the deadline has passed"),
-            Self::NoTimeToWait { wait, left } => {
-                let (wait, left) = (shown(*wait), shown(*left));
-                write!(f, "the next wait takes {wait} and the deadline leaves {left}")
-            }
-            Self::Budget => f.write_str("the retry budget is spent"),
-            Self::CallBudget => f.write_str("the budget of calls is spent"),
-            Self::NotRepeatable => f.write_str("it must not be repeated without an idempotency key"),
-            Self::Breaker(open) => open.fmt(f),
-            Self::Bulkhead(full) => full.fmt(f),
-            Self::Rate(too_many) => too_many.fmt(f),
-        }
-    }
-}
+use crate::guard::Outcome;
+use crate::stop::{Stop, TooLittleTime, shown};
 
 /// What went wrong in one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +42,15 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
     }
 }
 
+impl<E: Error + 'static> Error for Cause<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Error(error) => Some(error),
+            Self::TimedOut(_) => None,
+        }
+    }
+}
+
 /// One attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,7 +69,20 @@ pub struct Tried<E> {
 
 /// A call failed: the last error, why it stopped there, and the history of all attempts.
 ///
-/// Its source is the last attempt's error, so that whatever reads a chain of causes finds it.
+/// Its source is the last attempt's error, so that whatever reads a chain of causes finds it. Where there is none it is
+/// what stands for it:
+///
+/// | the last attempt | source |
+/// |---|---|
+/// | did not end within its time, and the call speaks against the endpoint ([`outcome`](Self::outcome)) | an [`io::Error`] of the kind [`TimedOut`](io::ErrorKind::TimedOut) |
+/// | did not, and the call says nothing: it had less time than an attempt gets, or was behind a guard | [`TooLittleTime`] |
+/// | was not made: a guard refused | [`BreakerOpen`], [`BulkheadFull`] or [`RateSpent`] |
+/// | was not made: no call or no time was left | [`CallBudgetSpent`], [`TooLittleTime`] |
+///
+/// [`BreakerOpen`]: crate::guard::BreakerOpen
+/// [`BulkheadFull`]: crate::guard::BulkheadFull
+/// [`RateSpent`]: crate::guard::RateSpent
+/// [`CallBudgetSpent`]: crate::CallBudgetSpent
 pub struct RetryError<E> {
     inner: Box<Inner<E>>,
 }
@@ -134,11 +92,17 @@ struct Inner<E> {
     history: Vec<Tried<E>>,
     took: Duration,
     outcome: Option<Outcome>,
+    /// The source, where the last attempt has no error of its own.
+    no_answer: Option<io::Error>,
 }
 
 impl<E> RetryError<E> {
     pub(crate) fn new(stop: Stop, history: Vec<Tried<E>>, took: Duration, outcome: Option<Outcome>) -> Self {
-        Self { inner: Box::new(Inner { stop, history, took, outcome }) }
+        let no_answer = match history.last().map(|tried| &tried.cause) {
+            Some(Cause::TimedOut(after)) if outcome == Some(Outcome::Failure) => Some(no_answer(*after)),
+            _ => None,
+        };
+        Self { inner: Box::new(Inner { stop, history, took, outcome, no_answer }) }
     }
 
     /// Why no further attempt was made.
@@ -156,9 +120,10 @@ impl<E> RetryError<E> {
         self.inner.history.last().map_or(0, |last| last.number)
     }
 
-    /// What this says about the endpoint: its failure, or an answer by which the fault is the caller's
-    /// ([`Outcome::Ignored`]). Nothing when it was not asked: no attempt was made, or each was
-    /// [not made](crate::Judged::NotMade) after all.
+    /// What this says about the endpoint: its failure, or an answer by which the fault is the caller's or the call was
+    /// only put off ([`Outcome::Ignored`]). Nothing when it was not asked: no attempt was made, or each was
+    /// [not made](crate::Judged::NotMade) after all. Nothing either when it was asked and given too little time to
+    /// answer, because the wait for a turn or a place had used it up, or the message had little left of its own.
     pub fn outcome(&self) -> Option<Outcome> {
         self.inner.outcome
     }
@@ -205,7 +170,7 @@ impl<E> RetryError<E> {
 
     /// The same with other errors.
     pub fn map<X>(self, mut with: impl FnMut(E) -> X) -> RetryError<X> {
-        let Inner { stop, history, took, outcome } = *self.inner;
+        let Inner { stop, history, took, outcome, .. } = *self.inner;
         let map = |tried: Tried<E>| {
             let Tried { number, began, took, asked, cause } = tried;
             Tried { number, began, took, asked, cause: cause.map(&mut with) }
@@ -214,10 +179,10 @@ impl<E> RetryError<E> {
     }
 }
 
-/// A time as people read it: whole milliseconds where there are any.
-fn shown(time: Duration) -> String {
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    if millis == 0 { format!("{time:?}") } else { print(Duration::from_millis(millis)).to_string() }
+/// What stands for the error of an attempt whose time was over.
+#[cold]
+fn no_answer(after: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, Cause::<&str>::TimedOut(after).to_string())
 }
 
 impl<E: fmt::Display> fmt::Display for RetryError<E> {
@@ -244,6 +209,13 @@ impl<E: fmt::Debug> fmt::Debug for RetryError<E> {
 
 impl<E: Error + 'static> Error for RetryError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error().map(|error| error as &(dyn Error + 'static))
+        match self.last() {
+            Some(Cause::Error(error)) => Some(error),
+            Some(Cause::TimedOut(_)) => {
+                let no_answer = self.inner.no_answer.as_ref().map(|error| error as &(dyn Error + 'static));
+                Some(no_answer.unwrap_or(&TooLittleTime))
+            }
+            None => self.inner.stop.refusal(),
+        }
     }
 }

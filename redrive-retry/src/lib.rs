@@ -32,10 +32,10 @@
 //! 3. **retry**: deadline, attempts, waits, and the budget ([`Retryer`], [`SharedBudget`])
 //! 4. **rate limit**: every attempt takes a turn, retries too ([`RateLimiter`])
 //! 5. **bulkhead**: a place is held while an attempt runs, not while it waits for the next ([`Bulkhead`])
-//! 6. **timeout** of one attempt
+//! 6. **timeout** of one attempt: it begins when the parts 4 and 5 have let it through
 //!
 //! What the parts 4 and 5 refuse is not retried: they refuse because this client does too much already. As `tower`
-//! layers of their own they are told apart with `Builder::behind_guard`.
+//! layers of their own they are told apart with `Builder::behind_guard`, and the timeout is a layer inside of them.
 //!
 //! # The clock
 //!
@@ -65,6 +65,7 @@ mod pages;
 mod random;
 mod retryer;
 mod run;
+mod stop;
 #[cfg(feature = "telemetry")]
 pub mod telemetry;
 #[cfg(feature = "tower")]
@@ -76,10 +77,11 @@ pub use call_budget::CallBudget;
 pub use classify::{Classify, ErrorsThat, EveryError, Judged, ResultsBy};
 pub use clock::{Clock, SharedClock, SystemClock, TokioClock};
 pub use config::{BuildError, Builder};
-pub use error::{Cause, RetryError, Stop, Tried};
+pub use error::{Cause, RetryError, Tried};
 pub use fallback::WithFallback;
 pub use guard::{Bulkhead, CircuitBreaker, RateLimiter, SharedBudget};
 pub use hooks::{Hooks, Next, NoHooks};
 pub use operation::Operation;
 pub use redrive_core::{Jitter, Percent, Schedule, Timestamp};
 pub use retryer::Retryer;
+pub use stop::{CallBudgetSpent, Stop, TooLittleTime};

@@ -1,4 +1,4 @@
-//! The pages of `docs/client-retries`, whose examples run as tests.
+//! The pages of `docs/client-retries` and the README, whose examples run as tests.
 
 macro_rules! pages {
     ($($name:ident = $file:literal),+ $(,)?) => {
@@ -8,6 +8,9 @@ macro_rules! pages {
         )+
     };
 }
+
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pages! {
     Overview = "README.md",
@@ -21,6 +24,9 @@ pages! {
     InAHandler = "in-a-handler.md",
     WhenToQueue = "when-to-queue.md",
 }
+
+#[cfg(feature = "telemetry")]
+pages! { Telemetry = "telemetry.md" }
 
 #[cfg(feature = "http")]
 pages! { Idempotency = "idempotency.md" }

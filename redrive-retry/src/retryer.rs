@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) breaker: Option<CircuitBreaker>,
     pub(crate) bulkhead: Option<Bulkhead>,
     pub(crate) rate_limit: Option<RateLimiter>,
+    /// Attempts may wait for a guard where nobody sees it.
+    pub(crate) is_behind_guard: bool,
     pub(crate) clock: SharedClock,
     pub(crate) random: Source,
     #[cfg(feature = "telemetry")]
@@ -136,8 +138,9 @@ impl<C, H> Retryer<C, H> {
     /// Calls an operation until it succeeds, fails for good, or nothing is left to try it with.
     ///
     /// The function is called once for each attempt. The future may be dropped at any moment: the attempt under way is
-    /// dropped with it, nothing is held any more, and a breaker is told nothing. What was counted stays counted: the call
-    /// and the retry that it waited for, in the retry budget, and the attempts that began, in the budget of calls. An
+    /// dropped with it, nothing is held any more, and a breaker is told nothing. What was counted stays counted: the call,
+    /// once its first attempt began, and the retry that it waited for, in the retry budget, and the attempts that began, in
+    /// the budget of calls. An
     /// attempt that succeeds without a failure before it allocates nothing.
     #[inline]
     pub fn call<F, Fut, T, E>(&self, operation: F) -> Call<&Self, F, C::Error>

@@ -124,9 +124,6 @@ impl<E> Run<E> {
                     return Err(RetryError::new(Stop::Breaker(open), Vec::new(), Duration::ZERO, None));
                 }
             };
-        if let Some(budget) = &settings.budget {
-            budget.deposit_at(now);
-        }
         let mut deadline = settings.end_of(now);
         if let Some(left) = call_budget.as_ref().and_then(CallBudget::time_left) {
             deadline = deadline.min(now.saturating_add(nanos(left)));
@@ -174,8 +171,20 @@ impl<E> Run<E> {
         }
         // What is waited for has to come before the deadline, which a recent reading of the clock cannot tell.
         let now = settings.now();
-        let longest = self.left(now).unwrap_or(Duration::MAX).saturating_sub(GRAIN);
+        let longest = self.longest_wait(settings, now)?.unwrap_or(Duration::MAX);
         limiter.reserve_at(Duration::from_nanos(now), longest).map_err(Stop::Rate)
+    }
+
+    /// How long a guard may be waited for; nothing means without limit. What is left after it has to be of use: the time of an attempt, or half of
+    /// what there is now where an attempt may take longer than that. A call that spends its deadline in a queue only
+    /// to be cut as soon as it is sent costs the endpoint the work and the caller the answer.
+    pub(crate) fn longest_wait(&self, settings: &Settings, now: u64) -> Result<Option<Duration>, Stop> {
+        let Some(left) = self.left(now) else { return Ok(None) };
+        if left.is_zero() {
+            return Err(Stop::Deadline);
+        }
+        let useful = settings.attempt_timeout.map_or(left / 2, |timeout| timeout.min(left / 2));
+        Ok(Some(left.saturating_sub(useful).saturating_sub(GRAIN)))
     }
 
     /// Whether the breaker has opened since the call began: by the failures of others, while this one waited.
@@ -214,6 +223,12 @@ impl<E> Run<E> {
         if let Some(Cause::Error(error)) = self.history.last_mut() {
             inner.classifier.let_go(error);
         }
+        // What a guard has refused is no call that the endpoint got, and pays for no retry.
+        if self.attempt.number == 0
+            && let Some(budget) = &inner.settings.budget
+        {
+            budget.deposit_at(now);
+        }
         self.attempt.number += 1;
         self.attempt.time = match inner.settings.attempt_timeout {
             Some(timeout) if left >= nanos(timeout) => Some(timeout),
@@ -249,21 +264,32 @@ impl<E> Run<E> {
         C: Classify<T, X, Error = E>,
         H: Hooks<E>,
     {
-        let (error, asked, shown) = match judged {
+        let (error, asked, shown, may_pass) = match judged {
             Judged::Done(value) => return After::Done(value),
-            Judged::Retry { error, after } => (error, after, Some(Outcome::Failure)),
-            Judged::Fail(error) => (error, None, Some(Outcome::Ignored)),
-            // What attempts before it have shown stands.
-            Judged::NotMade(error) => (error, None, None),
+            Judged::Retry { error, after } => (error, after, Some(Outcome::Failure), true),
+            Judged::NotYet { error, after } => (error, after, Some(Outcome::Ignored), true),
+            Judged::Fail(error) => (error, None, Some(Outcome::Ignored), false),
+            Judged::NotMade(error) => {
+                self.not_made();
+                (error, None, None, false)
+            }
         };
         self.shown = shown.or(self.shown);
         let now = now(self);
-        let next = if shown == Some(Outcome::Failure) {
+        let next = if may_pass {
             self.next(&inner.settings, now, asked, repeatable())
         } else {
             Next::Stop(Stop::Final)
         };
         self.failed(inner, now, Cause::Error(error), asked, next)
+    }
+
+    /// The attempt did not reach the endpoint: what attempts before it have shown stands, and its call is not charged.
+    #[cold]
+    fn not_made(&self) {
+        if let Some(budget) = &self.budget {
+            budget.give_back();
+        }
     }
 
     /// What follows from an attempt whose time is over.
@@ -274,10 +300,21 @@ impl<E> Run<E> {
         now: u64,
         repeatable: bool,
     ) -> After<T> {
-        self.shown = Some(Outcome::Failure);
-        let cause = Cause::TimedOut(self.attempt.time.unwrap_or_default());
+        let had = self.attempt.time.unwrap_or_default();
+        // One that was cut short shows nothing: a queue of this client's own had used up the time, or the message had
+        // little left of its own. Neither does one that may have spent all of it in such a queue.
+        if !inner.settings.is_behind_guard && nanos(had) >= self.whole_time(&inner.settings) {
+            self.shown = Some(Outcome::Failure);
+        }
+        let cause = Cause::TimedOut(had);
         let next = self.next(&inner.settings, now, None, repeatable);
         self.failed(inner, now, cause, None, next)
+    }
+
+    /// The time of an attempt that nothing was taken from.
+    fn whole_time(&self, settings: &Settings) -> u64 {
+        let call = settings.end_of(self.began).saturating_sub(self.began);
+        settings.attempt_timeout.map_or(call, |timeout| call.min(nanos(timeout)))
     }
 
     #[inline]

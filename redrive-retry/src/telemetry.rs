@@ -14,6 +14,17 @@
 //! The span of an attempt is named `attempt` and has the fields `client`, `retry.attempt` (its number) and
 //! `retry.last` (whether none followed). It ends when that is known: with the call, or when the next attempt begins, so
 //! that the wait between the two is in it.
+//!
+//! A call that succeeds allocates nothing with it either, apart from what a subscriber makes of the span.
+//!
+//! ```
+//! use redrive_retry::Retryer;
+//! use redrive_retry::telemetry::Telemetry;
+//!
+//! let retryer = Retryer::builder().telemetry(Telemetry::new("warehouse")).build()?;
+//! assert!(retryer.call_blocking(|_| Ok::<_, std::io::Error>(())).is_ok());
+//! # Ok::<(), redrive_retry::BuildError>(())
+//! ```
 
 use std::fmt;
 use std::sync::Arc;

@@ -99,3 +99,41 @@ fn a_call_within_a_budget_of_calls_allocates_nothing_either() {
     let retryer = Retryer::builder().build().unwrap();
     CallBudget::new(None, None).enter(|| assert_eq!(allocations(&retryer), 0));
 }
+
+/// Counters and spans that were asked for, whose recorder counts in atomics as that of Prometheus does. What a subscriber
+/// of `tracing` makes of a span is its own.
+#[cfg(feature = "telemetry")]
+#[test]
+fn a_success_that_is_counted_allocates_nothing_either() {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+    use redrive_retry::telemetry::Telemetry;
+
+    struct Atomics;
+
+    impl Recorder for Atomics {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(Arc::new(AtomicU64::new(0)))
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    let telemetry = metrics::with_local_recorder(&Atomics, || Telemetry::new("warehouse"));
+    let breaker = CircuitBreaker::new(BreakerConfig::default()).unwrap();
+    let retryer = Retryer::builder().breaker(breaker).telemetry(telemetry).build().unwrap();
+    assert_eq!(allocations(&retryer), 0);
+    assert_eq!(blocking_allocations(&retryer), 0);
+}

@@ -1,13 +1,15 @@
 //! Each part as a layer, and all of them together, on paused time.
 #![cfg(feature = "tower")]
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redrive_retry::guard::{BreakerConfig, BreakerState, Outcome, Rate};
+use redrive_retry::guard::{BreakerConfig, BreakerState, BulkheadFull, Outcome, Rate};
 use redrive_retry::tower::{
-    BreakerLayer, BulkheadLayer, FallbackLayer, LayerError, RateLimitLayer, Replay, RetryLayer,
+    BreakerLayer, BulkheadLayer, FallbackLayer, LayerError, RateLimitLayer, Replay, RetryLayer, TimeoutLayer,
 };
 use redrive_retry::{
     Builder, Bulkhead, CircuitBreaker, Jitter, RateLimiter, RetryError, Retryer, Stop, TokioClock,
@@ -165,7 +167,7 @@ async fn a_rate_is_kept_and_a_long_queue_refused() {
     }
     assert_eq!(answers[0], (Ok(0), ms(10)));
     assert_eq!(answers[1], (Ok(2), ms(1_010)));
-    assert!(matches!(answers[2].0, Err(LayerError::Refused(too_many)) if too_many.wait == ms(2_000)));
+    assert!(matches!(answers[2].0, Err(LayerError::Refused(spent)) if spent.wait == ms(2_000)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +228,7 @@ async fn what_a_guard_refuses_is_not_retried_and_opens_no_breaker() {
         panic!("the breaker is closed");
     };
     assert_eq!((late.stop(), late.attempts()), (Stop::Final, 1));
-    assert!(matches!(late.error(), Some(LayerError::Refused(too_many)) if too_many.wait == ms(1_000)));
+    assert!(matches!(late.error(), Some(LayerError::Refused(spent)) if spent.wait == ms(1_000)));
     assert_eq!((calls.load(Ordering::SeqCst), breaker.state()), (0, BreakerState::Closed));
     // What the service itself fails at is retried, and counted.
     tokio::time::advance(ms(60_000)).await;
@@ -248,9 +250,12 @@ async fn all_of_them_in_their_order() {
     let service = ServiceBuilder::new()
         .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
         .layer(BreakerLayer::new(breaker.clone()).around_retries())
-        .layer(RetryLayer::new(known().attempts(3).behind_guard().behind_guard().build().unwrap()))
+        .layer(RetryLayer::new(
+            known().attempts(3).no_attempt_timeout().behind_guard().behind_guard().build().unwrap(),
+        ))
         .layer(RateLimitLayer::new(limiter, ms(100)))
         .layer(BulkheadLayer::new(bulkhead))
+        .layer(TimeoutLayer::new(ms(2_000)).unwrap())
         .service(service);
     assert_eq!(service.clone().oneshot(1).await, Ok(100));
     assert_eq!(
@@ -260,4 +265,29 @@ async fn all_of_them_in_their_order() {
     );
     assert_eq!(service.oneshot(1).await, Ok(100));
     assert_eq!(calls.load(Ordering::SeqCst), 3, "the breaker is outside of the retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_inside_is_found_in_the_chain_of_causes() {
+    let layers = |place| {
+        let retryer = known().attempts(1).no_attempt_timeout().behind_guard().build().unwrap();
+        ServiceBuilder::new()
+            .layer(BreakerLayer::new(CircuitBreaker::new(BreakerConfig::default()).unwrap()).around_retries())
+            .layer(RetryLayer::new(retryer))
+            .layer(BulkheadLayer::new(Bulkhead::clone(place)))
+            .layer(TimeoutLayer::new(ms(2_000)).unwrap())
+            .service_fn(|(): ()| async { Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionReset)) })
+    };
+    let bulkhead = Bulkhead::new(1, 0).unwrap();
+    let error = layers(&bulkhead).oneshot(()).await.unwrap_err();
+    let reset =
+        causes(&error).find_map(|cause| cause.downcast_ref::<io::Error>()).expect("the service's own");
+    assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+    let _place = bulkhead.try_acquire().unwrap();
+    let error = layers(&bulkhead).oneshot(()).await.unwrap_err();
+    assert!(causes(&error).any(<dyn Error>::is::<BulkheadFull>), "{error:?}");
+}
+
+fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
 }

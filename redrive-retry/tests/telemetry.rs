@@ -59,9 +59,9 @@ impl Counts {
     }
 }
 
-/// Writes down the fields of every span.
+/// Writes down the fields of every span, and which one each event came in.
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
+struct Spans(Arc<Mutex<Vec<BTreeMap<String, String>>>>, Arc<Mutex<Vec<span::Id>>>);
 
 struct Fields<'a>(&'a mut BTreeMap<String, String>);
 
@@ -91,13 +91,21 @@ impl tracing::Subscriber for Spans {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        assert_eq!(event.metadata().target(), "inside", "the attempt runs in its span");
-        let mut spans = self.0.lock().unwrap();
-        spans.last_mut().unwrap().insert("event".to_owned(), "seen".to_owned());
+        assert_eq!(event.metadata().target(), "inside");
+        let entered = self.1.lock().unwrap().last().map(span::Id::into_u64).expect("no span is entered");
+        let span = &mut self.0.lock().unwrap()[entered as usize - 1];
+        let mut said = span.remove("events").unwrap_or_default();
+        event.record(&mut |_: &Field, value: &dyn Debug| said += &format!("{value:?};"));
+        span.insert("events".to_owned(), said);
     }
 
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
+    fn enter(&self, id: &span::Id) {
+        self.1.lock().unwrap().push(id.clone());
+    }
+
+    fn exit(&self, id: &span::Id) {
+        assert_eq!(self.1.lock().unwrap().pop().as_ref(), Some(id));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,9 +125,14 @@ async fn everything_is_counted_and_every_attempt_has_its_span() {
         .unwrap();
 
     retryer
-        .call(|attempt| async move {
-            tracing::info!(target: "inside", "called");
-            if attempt.is_first() { std::future::pending().await } else { Ok::<_, &str>(()) }
+        .call(|attempt| {
+            tracing::info!(target: "inside", "begins");
+            async move {
+                tracing::info!(target: "inside", "called");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                tracing::info!(target: "inside", "goes on");
+                if attempt.is_first() { std::future::pending().await } else { Ok::<_, &str>(()) }
+            }
         })
         .await
         .unwrap();
@@ -164,7 +177,10 @@ async fn everything_is_counted_and_every_attempt_has_its_span() {
             r#""warehouse" 1 true"#
         ]
     );
-    assert!(spans.0.lock().unwrap()[..2].iter().all(|span| span.contains_key("event")));
+    for attempt in &spans.0.lock().unwrap()[..2] {
+        assert_eq!(attempt["events"], "begins;called;goes on;", "each attempt runs in its own span");
+    }
+    assert!(spans.1.lock().unwrap().is_empty(), "every span was left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use metrics_exporter_prometheus::PrometheusHandle;
 use redrive_engine::port::{Broker, Clock, Ledger};
 use tokio::sync::Semaphore;
 
 use crate::access::{self, Access};
+use crate::figures::Figures;
 use crate::flows::Flows;
 use crate::routes;
 
@@ -48,7 +48,7 @@ pub struct Api {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) flows: Arc<dyn Flows>,
-    pub(crate) metrics: Option<PrometheusHandle>,
+    pub(crate) metrics: Option<Figures>,
     pub(crate) limits: Limits,
     /// Room for request bodies, in KiB.
     pub(crate) room: Arc<Semaphore>,
@@ -74,12 +74,9 @@ impl Api {
     }
 
     /// Shows these figures at `/metrics`, besides those that come from the ledger.
-    ///
-    /// Whoever installs the recorder also calls [`PrometheusHandle::run_upkeep`] every few seconds: histograms that
-    /// nobody reads grow otherwise.
     #[must_use]
-    pub fn metrics(mut self, handle: PrometheusHandle) -> Self {
-        self.metrics = Some(handle);
+    pub fn metrics(mut self, figures: Figures) -> Self {
+        self.metrics = Some(figures);
         self
     }
 

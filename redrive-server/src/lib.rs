@@ -14,6 +14,7 @@ mod api;
 mod body;
 mod client;
 pub mod codes;
+mod figures;
 mod filter;
 mod flows;
 mod listener;
@@ -32,12 +33,11 @@ pub use api::{Api, Limits, router};
 /// The requests and answers of [`Client::call`].
 pub use axum::http;
 pub use client::{Client, ClientError};
+pub use figures::{Figures, Recorder, install, keep_figures};
 pub use flows::{
     BreakerShown, FlowControlled, FlowShown, FlowState, FlowTopology, Flows, NoFlows, QueueShown,
     RebuiltFlow, SourceReplayed,
 };
 pub use listener::{ListenError, ListenOptions, Listener, Running};
-pub use metrics::{install, keep_figures, recorder};
-pub use metrics_exporter_prometheus::PrometheusHandle;
 pub use publish::HEADER_PREFIX;
 pub use token::{Token, TokenError};

@@ -2,11 +2,7 @@
 //! that is gone leaves no figure behind.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use metrics_exporter_prometheus::{
-    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
 use redrive_core::Timestamp;
 use redrive_engine::port::{Counts, EntryState, StateCount};
 
@@ -18,44 +14,6 @@ const GAUGES: [(&str, EntryState, &str); 4] = [
     ("redrive_dead", EntryState::Dead, "Dead letters."),
     ("redrive_parked", EntryState::Parked, "Messages that need a person."),
 ];
-
-/// Seconds, from a handler in this process to a retry that is a day late.
-const SECONDS: [f64; 14] =
-    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
-/// How often what was recorded is added up: every single value takes room until then.
-const UPKEEP: Duration = Duration::from_secs(1);
-const ATTEMPTS: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0];
-
-/// A recorder with buckets that fit Redrive's histograms, to be installed once for the process.
-pub fn recorder() -> Result<PrometheusRecorder, BuildError> {
-    let builder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Full("redrive_attempts_to_success".into()), &ATTEMPTS)?;
-    Ok(builder.build_recorder())
-}
-
-/// Installs the recorder for the whole process; answers whether it was the first.
-pub fn install(recorder: PrometheusRecorder) -> bool {
-    ::metrics::set_global_recorder(recorder).is_ok()
-}
-
-/// Installs a recorder for the whole process and looks after it for as long as the runtime runs: histograms that nobody
-/// reads would grow otherwise. Nothing when there is one already. Called within a tokio runtime.
-pub fn keep_figures() -> Option<PrometheusHandle> {
-    let recorder = recorder().ok()?;
-    let handle = recorder.handle();
-    if !install(recorder) {
-        return None;
-    }
-    let kept = handle.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(UPKEEP).await;
-            kept.run_upkeep();
-        }
-    });
-    Some(handle)
-}
 
 /// Appends what the ledger tells.
 pub(crate) fn write(text: &mut String, counts: &Counts, now: Timestamp) {
@@ -74,6 +32,15 @@ pub(crate) fn write(text: &mut String, counts: &Counts, now: Timestamp) {
             let labels = [("flow", count.flow.as_str()), ("state", state.as_str())];
             line(text, name, &labels, now.since(oldest).as_secs());
         }
+    }
+}
+
+/// Appends how many lanes of each flow are held.
+pub(crate) fn write_held(text: &mut String, held: &[(&str, u64)]) {
+    let name = "redrive_held_keys";
+    head(text, name, "Lanes that are held behind their failed heads.");
+    for (flow, lanes) in held {
+        line(text, name, &[("flow", flow)], *lanes);
     }
 }
 
@@ -120,19 +87,9 @@ mod tests {
     fn every_figure_told_here_is_documented() {
         let page = include_str!("../../docs/metrics.md");
         let names = GAUGES.iter().map(|(name, _, _)| *name);
-        for name in names.chain(["redrive_oldest_seconds", "redrive_alarm"]) {
+        for name in names.chain(["redrive_oldest_seconds", "redrive_held_keys", "redrive_alarm"]) {
             assert!(page.contains(&format!("| `{name}` | gauge |")), "{name}");
         }
-    }
-
-    #[test]
-    fn buckets_are_taken() {
-        let recorder = recorder().unwrap();
-        metrics::with_local_recorder(&recorder, || {
-            metrics::histogram!("redrive_settle_seconds", "flow" => "orders").record(0.002);
-        });
-        let text = recorder.handle().render();
-        assert!(text.contains("redrive_settle_seconds_bucket{flow=\"orders\",le=\"0.005\"} 1"), "{text}");
     }
 
     #[test]

@@ -135,11 +135,11 @@ async fn an_alarm_is_told_once_whoever_keeps_the_figures() {
     assert!(
         samples(alone.text()).contains(&r#"redrive_alarm{flow="orders",name="breaker_open"} 1"#.to_owned())
     );
-    let recorder = redrive_server::recorder().unwrap();
+    let recorder = redrive_server::Recorder::new();
     metrics::with_local_recorder(&recorder, || {
         metrics::gauge!("redrive_alarm", "flow" => "orders", "name" => "breaker_open").set(1.0);
     });
-    let world = World::with(|api| api.metrics(recorder.handle()));
+    let world = World::with(|api| api.metrics(recorder.figures()));
     let beside = call(&world.client(), get("/metrics")).await;
     assert_eq!(
         samples(beside.text()).iter().filter(|line| !line.starts_with('#')).count(),

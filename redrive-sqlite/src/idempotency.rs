@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +21,7 @@ use crate::{Durability, OpenError};
 
 /// Marks a file as one of keys: `RDIK`.
 const APPLICATION: i64 = 0x5244_494B;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const TABLES: &str = "
     CREATE TABLE idempotency_keys (
@@ -30,7 +31,8 @@ const TABLES: &str = "
         status INTEGER,
         headers TEXT,
         body BLOB,
-        expires_at INTEGER NOT NULL
+        expires_at INTEGER NOT NULL,
+        token INTEGER NOT NULL
     );
     CREATE INDEX idempotency_keys_by_end ON idempotency_keys (expires_at);
     CREATE TABLE idempotency_calls (
@@ -41,6 +43,12 @@ const TABLES: &str = "
     CREATE INDEX idempotency_calls_by_end ON idempotency_calls (expires_at);
 ";
 
+/// From version 1, which knew a claim by its row.
+const TOKENS: &str = "ALTER TABLE idempotency_keys ADD COLUMN token INTEGER NOT NULL DEFAULT 0;
+    UPDATE idempotency_keys SET token = id;";
+
+/// How long another may keep the file to itself.
+const BUSY: Duration = Duration::from_secs(5);
 /// How many expired rows go with each claim: more than come, so that the file does not grow.
 const TIDIED: u32 = 32;
 
@@ -79,7 +87,8 @@ impl IdempotencyStore {
         Self::open_with(path, Durability::Full, None)
     }
 
-    /// Opens the file with another durability, and with a size in bytes beyond which it refuses new keys.
+    /// Opens the file with another durability, and with a size in bytes beyond which it refuses new keys. A new file needs
+    /// room for its tables: 32 KiB.
     pub fn open_with(
         path: impl AsRef<Path>,
         durability: Durability,
@@ -89,7 +98,7 @@ impl IdempotencyStore {
         let failed = |error: rusqlite::Error| open_error(&error, path);
         let mut connection = Connection::open(path).map_err(failed)?;
         settle_in(&connection, durability, file_limit).map_err(failed)?;
-        prepare(&mut connection, path)?;
+        prepare(&mut connection, path, file_limit)?;
         let file = File { connection: Mutex::new(connection), path: path.to_owned() };
         Ok(Self { file: Arc::new(file) })
     }
@@ -130,8 +139,8 @@ impl IdempotencyStore {
 }
 
 fn settle_in(connection: &Connection, durability: Durability, limit: Option<u64>) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    connection.busy_timeout(BUSY)?;
+    use_wal(connection)?;
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::Relaxed => "NORMAL",
@@ -140,14 +149,35 @@ fn settle_in(connection: &Connection, durability: Durability, limit: Option<u64>
     connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
     if let Some(limit) = limit {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        connection.pragma_update(None, "max_page_count", limit / page.max(1))?;
+        // No page at all would be no limit at all.
+        connection.pragma_update(None, "max_page_count", (limit / page.max(1)).max(1))?;
     }
     Ok(())
 }
 
+/// Of two that change the journal of a new file at once, SQLite refuses one without a wait, whatever the time for that is.
+fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let began = Instant::now();
+    loop {
+        let changed = connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
+        let is_busy = |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
+        if !changed.as_ref().is_err_and(is_busy) || began.elapsed() >= BUSY {
+            return changed;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Makes the tables in a new file, and refuses one that is not of keys.
-fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let failed = |error: rusqlite::Error| open_error(&error, path);
+fn prepare(connection: &mut Connection, path: &Path, limit: Option<u64>) -> Result<(), OpenError> {
+    let failed = |error: rusqlite::Error| match (error.sqlite_error_code(), limit) {
+        (Some(ErrorCode::DiskFull), Some(limit)) => {
+            let why =
+                format!("its tables have no room within its limit of {limit} bytes, or its disk is full");
+            OpenError::System { file: path.to_owned(), why }
+        }
+        _ => open_error(&error, path),
+    };
     // Two processes may open a new file at the same time.
     let step = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found: u32 = step.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -164,6 +194,9 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
         step.pragma_update(None, "user_version", VERSION).map_err(failed)?;
     } else if found > VERSION {
         return Err(OpenError::Newer { file: path.to_owned(), found, known: VERSION });
+    } else if found < VERSION {
+        step.execute_batch(TOKENS).map_err(failed)?;
+        step.pragma_update(None, "user_version", VERSION).map_err(failed)?;
     }
     step.commit().map_err(failed)
 }
@@ -181,35 +214,42 @@ fn tidy(sql: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
 
 fn claim(
     sql: &Transaction<'_>,
-    key: Arc<str>,
+    lease: Lease,
     fingerprint: [u8; 32],
     now: i64,
     until: i64,
 ) -> rusqlite::Result<Claimed> {
+    let Lease { key, token } = &lease;
+    let token = token.cast_signed();
     tidy(sql, now)?;
     sql.prepare_cached("DELETE FROM idempotency_keys WHERE key = ?1 AND expires_at <= ?2")?
         .execute(params![key, now])?;
     let found = sql
-        .prepare_cached("SELECT fingerprint, status, headers, body FROM idempotency_keys WHERE key = ?1")?
-        .query_row([&*key], |row| {
+        .prepare_cached(
+            "SELECT fingerprint, status, headers, body, token FROM idempotency_keys WHERE key = ?1",
+        )?
+        .query_row([key], |row| {
             let status: Option<u16> = row.get(1)?;
             let headers: Option<String> = row.get(2)?;
             let body: Option<Vec<u8>> = row.get(3)?;
-            Ok((row.get::<_, Vec<u8>>(0)?, status, headers, body))
+            Ok((row.get::<_, Vec<u8>>(0)?, status, headers, body, row.get::<_, i64>(4)?))
         })
         .optional()?;
-    let Some((theirs, status, headers, body)) = found else {
+    let Some((theirs, status, headers, body, held_by)) = found else {
         sql.prepare_cached(
-            "INSERT INTO idempotency_keys (key, fingerprint, expires_at) VALUES (?1, ?2, ?3)",
+            "INSERT INTO idempotency_keys (key, fingerprint, expires_at, token) VALUES (?1, ?2, ?3, ?4)",
         )?
-        .execute(params![key, fingerprint, until])?;
-        let token = sql.last_insert_rowid().cast_unsigned();
-        return Ok(Claimed::First(Lease { key, token }));
+        .execute(params![key, fingerprint, until, token])?;
+        return Ok(Claimed::First(lease));
     };
     if theirs != fingerprint {
         return Ok(Claimed::Other);
     }
     Ok(match status {
+        None if held_by == token => {
+            extend(sql, &lease, until)?;
+            Claimed::First(lease)
+        }
         None => Claimed::Running,
         Some(status) => {
             let headers = headers.as_deref().map(decoded).unwrap_or_default();
@@ -233,49 +273,54 @@ fn decoded(text: &str) -> Vec<(String, Bytes)> {
 
 impl KeyStore for IdempotencyStore {
     async fn claim(&self, claimed: Claim<'_>) -> Result<Claimed, StoreError> {
-        let key: Arc<str> = claimed.key.into();
+        let lease = Lease { key: claimed.key.into(), token: claimed.token };
         let (now, until) = (claimed.now.as_millis(), (claimed.now + claimed.lease).as_millis());
         let fingerprint = claimed.fingerprint;
-        self.step(move |sql| claim(sql, key, fingerprint, now, until)).await
+        self.step(move |sql| claim(sql, lease, fingerprint, now, until)).await
     }
 
     async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
-        let id = lease.token.cast_signed();
-        self.step(move |sql| {
-            let changed = sql
-                .prepare_cached(
-                    "UPDATE idempotency_keys SET expires_at = ?2 WHERE id = ?1 AND status IS NULL",
-                )?
-                .execute(params![id, until.as_millis()])?;
-            Ok(changed == 1)
-        })
-        .await
+        let lease = lease.clone();
+        self.step(move |sql| extend(sql, &lease, until.as_millis())).await
     }
 
     async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
-        let id = lease.token.cast_signed();
+        let Lease { key, token } = lease.clone();
         self.step(move |sql| {
-            let body = answer.body.as_deref();
+            let (headers, body) = (encoded(&answer.headers), answer.body.as_deref());
+            let (token, until) = (token.cast_signed(), until.as_millis());
             let changed = sql
                 .prepare_cached(
-                    "UPDATE idempotency_keys SET status = ?2, headers = ?3, body = ?4, expires_at = ?5
-                     WHERE id = ?1 AND status IS NULL",
+                    "UPDATE idempotency_keys SET status = ?3, headers = ?4, body = ?5, expires_at = ?6
+                     WHERE key = ?1 AND token = ?2 AND status IS NULL",
                 )?
-                .execute(params![id, answer.status, encoded(&answer.headers), body, until.as_millis()])?;
+                .execute(params![key, token, answer.status, headers, body, until])?;
             Ok(changed == 1)
         })
         .await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        let id = lease.token.cast_signed();
+        let Lease { key, token } = lease.clone();
         self.step(move |sql| {
-            sql.prepare_cached("DELETE FROM idempotency_keys WHERE id = ?1 AND status IS NULL")?
-                .execute([id])?;
+            sql.prepare_cached(
+                "DELETE FROM idempotency_keys WHERE key = ?1 AND token = ?2 AND status IS NULL",
+            )?
+            .execute(params![key, token.cast_signed()])?;
             Ok(())
         })
         .await
     }
+}
+
+/// Whether the lease still holds, and holds until then now.
+fn extend(sql: &Transaction<'_>, lease: &Lease, until: i64) -> rusqlite::Result<bool> {
+    let changed = sql
+        .prepare_cached(
+            "UPDATE idempotency_keys SET expires_at = ?3 WHERE key = ?1 AND token = ?2 AND status IS NULL",
+        )?
+        .execute(params![lease.key, lease.token.cast_signed(), until])?;
+    Ok(changed == 1)
 }
 
 impl CallKeys for IdempotencyStore {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::watch;
 
 use crate::lane_counts::LaneCounts;
 use crate::ledger::apart::Brokers;
@@ -44,7 +45,16 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store, OpenError> {
         .map_err(|error| OpenError::System { file: path.to_owned(), why: error.to_string() })?;
     let readers = Readers::new(readers, path.to_owned());
     let brokers = Brokers::default();
-    Ok(Store::new(Inner { writer, readers, readings, lanes, brokers, options, _lock: lock }))
+    Ok(Store::new(Inner {
+        writer,
+        readers,
+        readings,
+        lanes,
+        brokers,
+        options,
+        _lock: lock,
+        ended: watch::Sender::new(()),
+    }))
 }
 
 fn connect(path: &Path, writes: bool) -> rusqlite::Result<Connection> {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Delivery, Depth, EntryId, HeaderRules, PortError, Room, Source, SourceRef, Tag};
+use redrive_engine::port::{
+    Delivery, DeliveryParts, Depth, EntryId, HeaderRules, PortError, Room, Source, SourceRef, Tag,
+};
 use rusqlite::{Connection, Row, params};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -400,7 +402,14 @@ fn delivery(
     }
     let message = Message { id: mid, key: blob(7)?, body, headers, content_type: text(6)? };
     let ready_at = if claim.due == 0 { row.get(5)? } else { claim.due };
-    Ok(Delivery { tag, message, trail, source, ready_at: Timestamp::from_millis(ready_at), redelivered })
+    Ok(Delivery::from(DeliveryParts {
+        tag,
+        message,
+        trail,
+        source,
+        ready_at: Timestamp::from_millis(ready_at),
+        redelivered,
+    }))
 }
 
 /// Whether an entry that published headers name is one of another message: it would be written over.

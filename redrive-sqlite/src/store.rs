@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redrive_core::Timestamp;
 use redrive_engine::port::PortError;
 use rusqlite::params;
+use tokio::sync::watch;
 
 use crate::lane_counts::LaneCounts;
 use crate::ledger::apart::Brokers;
@@ -32,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) brokers: Brokers,
     pub(crate) options: Options,
     pub(crate) _lock: Lock,
+    pub(crate) ended: watch::Sender<()>,
 }
 
 /// What a queue takes.
@@ -74,6 +76,13 @@ impl Store {
                 Ok(())
             })
             .await
+    }
+
+    /// Is done when the file is closed and free for another process. It keeps nothing open itself.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.inner.ended.subscribe();
+        // Nothing is ever told: it ends with the store.
+        async move { while ended.changed().await.is_ok() {} }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

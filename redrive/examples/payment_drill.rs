@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -230,7 +231,7 @@ pub async fn run(server: &str, folder: &Path, mut again: Command) -> Result<Outc
     publish(&*broker, &queue, &[("killed", r#"{ "payment": 3, "timeouts": 1 }"#)]).await?;
     let worker = again.env(WORKER, folder).env("REDRIVE_FAIL", BETWEEN);
     let status = tokio::task::block_in_place(|| worker.status())?;
-    outcome.killed = !status.success();
+    outcome.killed = status.signal().is_some();
     mended.store(true, Ordering::Relaxed);
     instance = flow(server, folder, Arc::clone(&mended))?.start().await?;
     until("the payment is captured", async || Ok((book.captures(3) > 0).then_some(()))).await?;

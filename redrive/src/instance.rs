@@ -25,6 +25,8 @@ const REPLAY_LOOK: Duration = Duration::from_millis(200);
 const UPKEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long a call of the API may go on after a stop.
 const API_GRACE: Duration = Duration::from_secs(2);
+/// How long a stop waits for the data file to be closed.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// How an instance is opened.
 #[derive(Debug, Clone)]
@@ -86,6 +88,9 @@ async fn prepare(reader: &Reader, topology: config::Topology) -> Result<Started>
     if reader.is_own() {
         return Ok(Started::default());
     }
+    // What loses messages is refused also where nothing has to be created, and where nothing may be.
+    #[cfg(feature = "kafka")]
+    redrive_kafka::refuse_losing(&needed).map_err(PortError::from)?;
     if !missing.is_empty() && topology == config::Topology::Check {
         return Err(Error::Missing { flow: reader.subscription.flow.to_string(), missing });
     }
@@ -117,10 +122,7 @@ pub struct Instance {
 
 impl Instance {
     /// Opens the data file and serves its API. No flow runs yet.
-    pub async fn open(
-        options: InstanceOptions,
-        metrics: Option<redrive_server::PrometheusHandle>,
-    ) -> Result<Self> {
+    pub async fn open(options: InstanceOptions, metrics: Option<redrive_server::Figures>) -> Result<Self> {
         let folder = options.folder();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = Options {
@@ -252,11 +254,13 @@ impl Instance {
         false
     }
 
-    /// Stops every flow, then the API. When `hurry` is done first, running calls are given up.
+    /// Stops every flow, then the API. When `hurry` is done first, running calls are given up. In the end the data file is
+    /// free for the next instance, unless somebody keeps its [store](Self::store).
     pub async fn stop(self, hurry: impl Future<Output = ()>) {
-        let forces: Vec<_> = self.flows.iter().map(Flow::force).collect();
+        let Self { flows, live, replays, upkeep, listener, store, .. } = self;
+        let forces: Vec<_> = flows.iter().map(Flow::force).collect();
         let mut stopping = tokio::task::JoinSet::new();
-        for flow in self.flows {
+        for flow in flows {
             stopping.spawn(flow.stop());
         }
         let mut hurry = std::pin::pin!(hurry);
@@ -274,8 +278,12 @@ impl Instance {
                 }
             }
         }
-        self.replays.stop().await;
-        self.upkeep.stop().await;
-        self.listener.stop(API_GRACE).await;
+        replays.stop().await;
+        upkeep.stop().await;
+        listener.stop(API_GRACE).await;
+        let ended = store.ended();
+        drop((live, store));
+        // What goes on beside the flows ends a moment after them.
+        let _ = tokio::time::timeout(CLOSING, ended).await;
     }
 }

@@ -5,7 +5,7 @@
 //! of every error that a person can meet ([`codes`]). A flow around an `async fn` is a [`Flow`].
 //!
 //! With the feature `retry`, [`retry`] is the crate `redrive-retry`: what a handler calls is retried within the budget and
-//! the deadline of its message. `retry-tower`, `retry-http`, `retry-reqwest`, `retry-reqwest-middleware`,
+//! the deadline of its message. `retry-tower`, `retry-http`, `retry-hyper`, `retry-reqwest`, `retry-reqwest-middleware`,
 //! `retry-idempotency` and `retry-telemetry` add its parts.
 //!
 //! Two examples run to an end by themselves: `order_projector` (optimistic locking, contention retried in place) and

@@ -23,7 +23,7 @@ struct Odd {
 
 #[async_trait::async_trait]
 impl Handler for Odd {
-    async fn call(&self, _: &Message, _: &Context) -> Attempted {
+    async fn call(&self, _: &Message, _: Context) -> Attempted {
         self.ignored.fetch_add(1, Ordering::SeqCst);
         if self.mended.load(Ordering::SeqCst) {
             Attempted::success()
@@ -58,11 +58,11 @@ fn figure(text: &str, name: &str, labels: &str) -> f64 {
 }
 
 async fn run(data: &Path) {
-    let recorder = redrive::server::recorder().unwrap();
-    let handle = recorder.handle();
+    let recorder = redrive::server::Recorder::new();
+    let figures = recorder.figures();
     assert!(redrive::server::install(recorder));
     let options = InstanceOptions { listen: None, ..InstanceOptions::new(data) };
-    let mut instance = Instance::open(options, Some(handle.clone())).await.unwrap();
+    let mut instance = Instance::open(options, Some(figures.clone())).await.unwrap();
     let odd = Arc::new(Odd::default());
     let policy: PolicySpec = serde_json::from_str(r#"{ "local": "1ms", "retry": "5ms" }"#).unwrap();
     let mut spec = FlowSpec::new("orders", "orders", odd.clone());
@@ -92,20 +92,20 @@ async fn run(data: &Path) {
     instance.store().begin_replay(id, &replay, &actor, Timestamp::from_millis(1)).await.unwrap();
     until(&instance, EntryState::Recovered, 2).await;
     let told = async {
-        while figure(&handle.render(), "redrive_replay_messages_total", "outcome=\"recovered\"") < 2.0 {
+        while figure(&figures.render(), "redrive_replay_messages_total", "outcome=\"recovered\"") < 2.0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
     let handled = async {
-        while figure(&handle.render(), "redrive_attempts_total", "result=\"success\"") < 4.0 {
+        while figure(&figures.render(), "redrive_attempts_total", "result=\"success\"") < 4.0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), handled).await.unwrap();
     instance.stop(std::future::pending()).await;
 
-    let text = handle.render();
+    let text = figures.render();
     let is = |name: &str, labels: &str, expected: f64| {
         let found = figure(&text, name, labels);
         assert!((found - expected).abs() < 0.001, "{name}{{{labels}}} is {found}, not {expected}:\n{text}");

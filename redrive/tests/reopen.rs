@@ -33,6 +33,23 @@ fn a_stopped_instance_leaves_nothing_at_work_on_its_file() {
     });
 }
 
+/// What goes on beside the flows, as their looks at a broker's queues do, may end a moment after them.
+#[test]
+fn a_stop_waits_until_nobody_works_on_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("redrive.db");
+    runtime().block_on(async {
+        let instance = started(&data).await;
+        let store = instance.store().clone();
+        let mut stopping = tokio::spawn(instance.stop(std::future::pending()));
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut stopping).await;
+        assert!(early.is_err(), "it did not wait");
+        drop(store);
+        stopping.await.unwrap();
+        started(&data).await.stop(std::future::pending()).await;
+    });
+}
+
 /// A program that is just being started has a copy of every open file, and of the lock among them.
 #[test]
 fn a_program_that_is_being_started_does_not_keep_the_lock() {

@@ -1,7 +1,9 @@
-//! A real broker that can be told not to answer, so that a test knows what happens between two stores.
+//! A real broker and a real ledger that can be told not to answer, so that a test knows what happens between two stores.
+
+mod ledger;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,11 +14,15 @@ use redrive_engine::port::{
     Topology, Whereabouts,
 };
 
+pub use ledger::FaultyLedger;
+
 /// How many of the next questions are not answered.
 #[derive(Debug, Default)]
 pub struct Deaf {
     settles: AtomicU32,
     receives: AtomicU32,
+    records: AtomicU32,
+    away: AtomicBool,
 }
 
 impl Deaf {
@@ -28,6 +34,38 @@ impl Deaf {
     /// The next `n` receives answer that the broker is away.
     pub fn fail_receives(&self, n: u32) {
         self.receives.store(n, Ordering::SeqCst);
+    }
+
+    /// The next `n` times a ledger is told something, it does not listen.
+    pub fn fail_records(&self, n: u32) {
+        self.records.store(n, Ordering::SeqCst);
+    }
+
+    /// From now on nothing is answered, or again all is.
+    pub fn go_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    fn is_there(&self) -> Result<(), PortError> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(PortError::Unavailable("told to be away".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn settles(&self) -> Result<(), PortError> {
+        self.is_there()?;
+        is_deaf(&self.settles)
+    }
+
+    fn receives(&self) -> Result<(), PortError> {
+        self.is_there()?;
+        is_deaf(&self.receives)
+    }
+
+    fn is_told(&self) -> Result<(), PortError> {
+        self.is_there()?;
+        is_deaf(&self.records)
     }
 }
 
@@ -73,7 +111,7 @@ impl Broker for Faulty {
     }
 
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, PortError>> {
-        match is_deaf(&self.deaf.settles) {
+        match self.deaf.settles() {
             Ok(()) => self.broker.settle(batch).await,
             Err(error) => vec![Err(error); batch.len()],
         }
@@ -84,6 +122,7 @@ impl Broker for Faulty {
     }
 
     async fn publish(&self, target: &str, messages: Vec<NewMessage>) -> Result<Vec<Published>, PortError> {
+        self.deaf.is_there()?;
         self.broker.publish(target, messages).await
     }
 
@@ -176,7 +215,7 @@ struct FaultySource {
 #[async_trait]
 impl Source for FaultySource {
     async fn receive(&mut self, room: Room, into: &mut Vec<Delivery>) -> Result<(), PortError> {
-        is_deaf(&self.deaf.receives)?;
+        self.deaf.receives()?;
         self.source.receive(room, into).await
     }
 

@@ -184,23 +184,23 @@ fn apart(context: &Context) -> Context {
     let mut told = Context::detached(&context.flow, context.attempt, context.timeout, context.started_at());
     told.will_retry = context.will_retry;
     told.calls_left = context.calls_left;
-    told.idempotency_key = Arc::clone(&context.idempotency_key);
+    told.idempotency_key = context.idempotency_key.clone();
     told.source = Arc::clone(&context.source);
     told.message_type.clone_from(&context.message_type);
     told.first_failure_at = context.first_failure_at;
-    told.diverted = Arc::clone(&context.diverted);
+    told.diverted = context.diverted.clone();
     told.replay.clone_from(&context.replay);
     told
 }
 
 #[async_trait]
 impl Handler for Scripted {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
         let (number, mut step) = {
             let mut script = self.script();
             let next = script.by_id.get_mut(message.id.as_str()).and_then(VecDeque::pop_front);
             let step = next.unwrap_or_else(|| script.otherwise.clone());
-            script.calls.push(Call { message: message.clone(), context: apart(context), ended: false });
+            script.calls.push(Call { message: message.clone(), context: apart(&context), ended: false });
             (script.calls.len() - 1, step)
         };
         let attempted = loop {

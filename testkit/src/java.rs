@@ -25,13 +25,24 @@ pub(crate) struct Java {
 }
 
 impl Java {
-    /// Starts it, and waits until it is ready.
+    /// Starts it with a small JVM that is up quickly, and waits until it is ready.
     pub(crate) fn start(class_path: &str, name: &'static str, arguments: &[&str]) -> Self {
+        let quick = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
+        Self::start_with(&quick, class_path, name, arguments)
+    }
+
+    /// Starts it with these settings of the JVM, and waits until it is ready.
+    pub(crate) fn start_with(
+        settings: &[&str],
+        class_path: &str,
+        name: &'static str,
+        arguments: &[&str],
+    ) -> Self {
         let child = Command::new("java")
             // A person's own JVM settings must not reach the program.
             .env_remove("JAVA_TOOL_OPTIONS")
             .env_remove("_JAVA_OPTIONS")
-            .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
+            .args(settings)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(["-cp", class_path, name])
             .args(arguments)

@@ -204,7 +204,7 @@ impl Endpoint {
 
 #[async_trait]
 impl Handler for Endpoint {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
         let at = self.began.elapsed();
         let ok = !self.outage.down.contains(&at.as_secs());
         {

@@ -15,7 +15,7 @@
 //!
 //! Like an assertion, everything here panics when it does not hold. It blocks: off the async threads, please.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -114,12 +114,26 @@ impl Spring {
         Self::start(services, "deserialize", bootstrap, topic)
     }
 
+    /// How long a listener that does nothing takes over so many records of a topic, from the first to the last, with a JVM
+    /// as it is by default.
+    ///
+    /// # Panics
+    /// As [`reading`](Self::reading) does.
+    pub fn counting(services: &Services, bootstrap: &str, topic: &str, records: u64) -> Option<Duration> {
+        #[derive(Deserialize)]
+        struct Took {
+            nanos: u64,
+        }
+        let class_path = services.program("spring")?;
+        let arguments = ["count", bootstrap, topic, &group("count"), &records.to_string()];
+        let java = Java::start_with(&["-Xmx1g"], &class_path, "redrive.Spring", &arguments);
+        let Took { nanos } = java.next();
+        Some(Duration::from_nanos(nanos))
+    }
+
     fn start(services: &Services, mode: &str, bootstrap: &str, topic: &str) -> Option<Self> {
         let class_path = services.program("spring")?;
-        // A group of its own each time: what an earlier one has read is there again.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let group = format!("spring-{mode}-{}-{}", std::process::id(), now.as_nanos());
-        Some(Self(Java::start(&class_path, "redrive.Spring", &[mode, bootstrap, topic, &group])))
+        Some(Self(Java::start(&class_path, "redrive.Spring", &[mode, bootstrap, topic, &group(mode)])))
     }
 
     /// The next record that the listener was given; waits for it.
@@ -129,6 +143,12 @@ impl Spring {
     pub fn record(&self) -> SpringRecord {
         self.0.next()
     }
+}
+
+/// A group of its own each time: what an earlier one has read is there again.
+fn group(mode: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("spring-{mode}-{}-{}", std::process::id(), now.as_nanos())
 }
 
 fn base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {

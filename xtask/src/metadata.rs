@@ -1,5 +1,7 @@
 //! What cargo knows about the workspace and everything it depends on.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::command::cargo;
@@ -25,6 +27,9 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
     pub(crate) targets: Vec<Target>,
+    /// The features, and what each of them asks for.
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
 /// What a package asks for.

@@ -8,11 +8,14 @@ use crate::command::{cargo, quiet, show};
 use crate::error::{Error, Result, failed};
 use crate::install;
 use crate::licences;
+use crate::metadata::Metadata;
 use crate::progress::Steps;
 use crate::services::{self, Kind, Status, Supervisor, VARIABLE};
 use crate::summary::Summary;
 
 const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+/// The crates that people use by themselves. `default` is a feature too: of these, without anything else.
+const ALONE: [&str; 1] = ["redrive-retry"];
 /// Tells the tests that the run is a quick one.
 const QUICK: &str = "REDRIVE_QUICK";
 /// How many tests of one binary run at once. Those on real servers wait more than they work, so there are more of them
@@ -23,7 +26,7 @@ const THREADS_A_CORE: usize = 4;
 pub(crate) fn run(quick: bool) -> Result<()> {
     let began = Instant::now();
     let nextest = cargo().args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
-    let mut steps = Steps::new(if nextest { 8 } else { 7 });
+    let mut steps = Steps::new(if nextest { 9 } else { 8 });
     let mut status = None;
     let outcome = check(&mut steps, quick, nextest, &mut status);
     steps.clear();
@@ -65,6 +68,7 @@ fn check(steps: &mut Steps, quick: bool, nextest: bool, status: &mut Option<Stat
             cargo().arg("clippy").args(WHOLE).args(["--all-targets", "--", "-D", "warnings"]),
         )
     })?;
+    steps.run("features alone", features_alone)?;
     steps.run("documentation", || {
         let mut command = cargo();
         command.arg("doc").args(WHOLE).arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
@@ -81,6 +85,21 @@ fn check(steps: &mut Steps, quick: bool, nextest: bool, status: &mut Option<Stat
     *status = supervisor.status().ok();
     let ended = supervisor.end();
     outcome.and(ended)
+}
+
+/// A crate that people use by itself has to build with each of its features and no other, which the other steps never
+/// do: all features of all crates are on there.
+fn features_alone() -> Result<()> {
+    let metadata = Metadata::workspace()?;
+    for name in ALONE {
+        let package = metadata.package(name).ok_or_else(|| failed(format!("there is no crate {name}")))?;
+        for feature in package.features.keys() {
+            let mut command = cargo();
+            command.args(["clippy", "--locked", "-p", name, "--no-default-features", "--features", feature]);
+            quiet("cargo clippy", command.args(["--", "-D", "warnings"]))?;
+        }
+    }
+    Ok(())
 }
 
 fn tests(steps: &mut Steps, supervisor: &Supervisor, quick: bool, nextest: bool) -> Result<()> {

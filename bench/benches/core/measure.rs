@@ -17,9 +17,9 @@ pub(crate) struct Measured {
     pub(crate) nanos: f64,
     /// Half the distance between the lower and the upper quartile, as a share of the middle.
     pub(crate) noise: f64,
-    /// Heap allocations.
+    /// Heap allocations; not a number where they were not counted.
     pub(crate) allocations: f64,
-    /// Bytes allocated.
+    /// Bytes allocated; not a number where they were not counted.
     pub(crate) bytes: f64,
 }
 
@@ -77,16 +77,19 @@ pub(crate) async fn measure_awaited<T>(mut call: impl AsyncFnMut() -> T) -> Meas
         let took = time_awaited(per_sample, &mut call).await;
         samples.push(took.as_secs_f64() * 1e9 / f64::from(per_sample));
     }
-    // The counter's own futures would be counted too, so the call is polled by hand where it needs no waiting.
+    // The counter's own futures would be counted too, so the call is polled by hand, where it needs no waiting.
+    let mut waits = false;
     let counted = allocation_counter::measure(|| {
         for _ in 0..1_000 {
             let mut once = pin!(call());
             if once.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                waits = true;
                 return;
             }
         }
     });
-    summed(samples, counted.count_total, counted.bytes_total)
+    let measured = summed(samples, counted.count_total, counted.bytes_total);
+    if waits { Measured { allocations: f64::NAN, bytes: f64::NAN, ..measured } } else { measured }
 }
 
 #[allow(dead_code, reason = "each benchmark uses its part")]

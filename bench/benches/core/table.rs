@@ -32,7 +32,13 @@ impl fmt::Display for Table {
         table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
         table.set_header(["what", "ns", "noise", "allocations", "bytes", "aim", ""]);
         for (name, measured, aim) in &self.rows {
-            let missed = |figure: f64, aim: Option<f64>| aim.is_some_and(|aim| figure > aim);
+            // What was not counted met nothing.
+            let missed = |figure: f64, aim: Option<f64>| {
+                aim.is_some_and(|aim| figure.partial_cmp(&aim).is_none_or(std::cmp::Ordering::is_gt))
+            };
+            let counted = |figure: f64, digits: usize| {
+                if figure.is_nan() { "–".to_owned() } else { format!("{figure:.digits$}") }
+            };
             let verdict = match (aim.nanos, aim.allocations) {
                 (None, None) => "",
                 _ if missed(measured.nanos, aim.nanos) || missed(measured.allocations, aim.allocations) => {
@@ -48,8 +54,8 @@ impl fmt::Display for Table {
                 name.clone(),
                 format!("{:.0}", measured.nanos),
                 format!("±{:.0} %", measured.noise * 100.0),
-                format!("{:.1}", measured.allocations),
-                format!("{:.0}", measured.bytes),
+                counted(measured.allocations, 1),
+                counted(measured.bytes, 0),
                 wanted.into_iter().flatten().collect::<Vec<_>>().join(", "),
                 verdict.to_owned(),
             ]);

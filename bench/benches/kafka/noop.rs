@@ -26,8 +26,9 @@ pub(crate) async fn measure(arguments: &Arguments, cluster: &Cluster, report: &m
     let mut rates: [Vec<f64>; 3] = Default::default();
     let mut peaks: [Vec<f64>; 3] = Default::default();
     let mut costs: [Vec<f64>; 3] = Default::default();
-    let mut growth = Vec::new();
+    let (mut growth, mut spring) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds() {
+        spring.extend(peer(&cluster.bootstrap, &topic, records).await?);
         for (place, side) in SIDES.iter().enumerate() {
             let given = [side.to_string(), cluster.bootstrap.clone(), topic.clone(), records.to_string()];
             let ran = tokio::task::spawn_blocking(move || side::in_process(&given)).await??;
@@ -46,6 +47,11 @@ pub(crate) async fn measure(arguments: &Arguments, cluster: &Cluster, report: &m
     let aim = Some(Aim::AtLeast(0.5));
     report.tell_ratio("noop", "no-op without a ledger against the bare loop", (flow, bare), aim);
     report.tell_ratio("noop_ledger", "no-op with a ledger against the bare loop", (ledger, bare), aim);
+    if !spring.is_empty() {
+        report.tell("noop_spring_rate", "no-op: a listener of Spring Kafka", Unit::PerSecond, &spring, None);
+        let aim = Some(Aim::AtLeast(2.0));
+        report.tell_ratio("noop_spring", "no-op without a ledger against Spring Kafka", (flow, &spring), aim);
+    }
     let [bare, flow, ledger] = &costs;
     let cost = "no-op: processor time a message";
     report.tell("noop_bare_cost", &format!("{cost}, bare loop"), Unit::Micros, bare, None);
@@ -60,6 +66,15 @@ pub(crate) async fn measure(arguments: &Arguments, cluster: &Cluster, report: &m
     let what = "no-op: memory after three quarters against a quarter";
     report.tell("memory_growth", what, Unit::Ratio, &growth, None);
     Ok(())
+}
+
+/// A listener of Spring Kafka, where its program can be had: messages a second.
+async fn peer(bootstrap: &str, topic: &str, records: u64) -> Measured<Option<f64>> {
+    let (bootstrap, topic) = (bootstrap.to_owned(), topic.to_owned());
+    let counted = tokio::task::spawn_blocking(move || {
+        testkit::Spring::counting(&testkit::Services::connect(), &bootstrap, &topic, records)
+    });
+    Ok(counted.await?.map(|took| records as f64 / took.as_secs_f64()))
 }
 
 /// One side, in this process.

@@ -67,7 +67,7 @@ impl Endpoint {
 
 #[async_trait]
 impl Handler for Endpoint {
-    async fn call(&self, message: &Message, _: &Context) -> Attempted {
+    async fn call(&self, message: &Message, _: Context) -> Attempted {
         if let Some(takes) = self.takes {
             tokio::time::sleep(takes).await;
         }

@@ -32,6 +32,61 @@ fn an_oversize_dead_letter_is_in_the_ledger_first() {
     running.stop();
 }
 
+/// Everything that the flow needs is there, and one topic would lose messages: the flow does not start, whether it may create
+/// topics or not.
+#[test]
+fn a_topic_that_loses_messages_is_refused_where_nothing_is_missing() {
+    let Some(world) = World::open("losing") else { return };
+    world.topic(&world.name, 1);
+    let (compacted, brief) = (world.named(".compacted"), world.named(".retry.7s"));
+    let flow = |dead: &str, retry: &str| {
+        let file = format!(
+            "version: 1
+brokers: {{ main: {{ kafka: {{ bootstrap: \"{}\" }} }} }}
+flows:
+  {name}:
+    from: \"kafka://main/{name}?group={name}\"
+    to: \"exec:true\"
+    retry: \"{retry}\"
+    dead_letter: {{ name: {dead} }}
+",
+            world.bootstrap(),
+            name = world.name,
+        );
+        std::fs::write(world.desk.path("redrive.yaml"), file).unwrap();
+    };
+    let refused = |topic: &str, why: &str| {
+        for topology in ["apply", "check"] {
+            let arguments = ["run", "-c", "redrive.yaml", "--listen", "off", "--topology", topology];
+            let ran = world.desk.run(&[&arguments[..], &["--exit-when-idle", "1s"]].concat());
+            assert_eq!(ran.code, 1, "--topology {topology}: {}", ran.stderr);
+            // As one line, whatever the width of the terminal.
+            let said: Vec<&str> = ran.stderr.split_whitespace().filter(|word| *word != "│").collect();
+            let wanted = format!("`{topic}` would lose messages: {why}");
+            assert!(said.join(" ").contains(&wanted), "{}", ran.stderr);
+        }
+    };
+    let dead = world.named(".dlq");
+    flow(&dead, "9s");
+    world.does(&["topology", "apply", "-c", "redrive.yaml"]);
+
+    world.kafka().topic(&compacted, 1, &[("cleanup.policy", "compact")]);
+    flow(&compacted, "9s");
+    refused(&compacted, "cleanup.policy compacts");
+
+    world.kafka().topic(&brief, 1, &[("retention.ms", "1000"), ("message.timestamp.type", "LogAppendTime")]);
+    flow(&dead, "7s, 9s");
+    refused(&brief, "retention.ms is too short");
+
+    // What only forgets what the ledger still shows is said, and loses nothing.
+    let forgets = world.named(".forgets");
+    world.kafka().topic(&forgets, 1, &[("retention.ms", "3600000")]);
+    flow(&forgets, "9s");
+    let ran = world.desk.run(&["run", "-c", "redrive.yaml", "--listen", "off", "--exit-when-idle", "1s"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains(&forgets) && ran.stderr.contains("retention.ms"), "{}", ran.stderr);
+}
+
 #[test]
 fn a_topic_that_is_compressed_by_zstd_is_read() {
     let Some(world) = World::open("zstd") else { return };

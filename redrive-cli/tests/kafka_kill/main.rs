@@ -14,6 +14,7 @@ mod member;
 #[path = "../kill/scenario.rs"]
 mod scenario;
 mod setting;
+mod standing;
 
 use cluster::{Cluster, eventually};
 use http::Journal;
@@ -104,12 +105,9 @@ impl Count<'_> {
 
 /// Lets one member run until nothing is left; it dies when a point is passed for the nth time. How often it died.
 fn scenario(point: &str, nth: usize, way: Way, messages: &[(String, &str)]) -> usize {
-    scenario_with(&format!("{point}:{nth}"), way, messages).unwrap_or(1)
-}
-
-/// The same by what its environment says. Nothing where there is no Kafka to be had.
-fn scenario_with(fail: &str, way: Way, messages: &[(String, &str)]) -> Option<usize> {
-    let cluster = Cluster::shared("point")?;
+    // Nothing to say where there is no Kafka to be had.
+    let Some(cluster) = Cluster::shared("point") else { return 1 };
+    let fail = format!("{point}:{nth}");
     let when = format!("{fail} ({way:?})");
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::start();
@@ -118,7 +116,7 @@ fn scenario_with(fail: &str, way: Way, messages: &[(String, &str)]) -> Option<us
     let setting = way.setting(&cluster, &journal);
     let config = setting.config();
     let seat = Seat { config: &config, data: folder.path().join("kill.db") };
-    let mut fail = Some(fail);
+    let mut fail = Some(fail.as_str());
     let mut deaths = 0;
     loop {
         let ended = seat.start(true, fail).is_some_and(Member::ended);
@@ -130,7 +128,7 @@ fn scenario_with(fail: &str, way: Way, messages: &[(String, &str)]) -> Option<us
     }
     Count { cluster: &cluster, journal: &journal, way, kills: deaths, when: &when }.check(messages);
     check_ledger(&seat.data, Some(messages), &when);
-    Some(deaths)
+    deaths
 }
 
 #[test]
@@ -163,18 +161,6 @@ fn nothing_is_lost_at_any_named_moment() {
 fn a_dead_letter_that_the_ledger_was_not_told_of_is_not_taken_for_recovered() {
     let down = [("message-3".to_owned(), "down")];
     assert_eq!(scenario("apart.after_broker", BUDGET, Way::Transactional, &down), 1);
-}
-
-/// A settler that hangs in the middle of a transaction until the broker has given that up: it is told so, and settles once
-/// more what is not settled.
-#[test]
-fn a_transaction_that_takes_too_long_is_made_again() {
-    // The broker gives a transaction ten seconds, and looks for those that have had them every ten.
-    let Some(deaths) = scenario_with("kafka.before_commit:2:22000", Way::Transactional, &messages(0, 8))
-    else {
-        return;
-    };
-    assert_eq!(deaths, 0);
 }
 
 /// Two members, and messages that arrive in waves. In the middle of each wave one of them is killed, and a new process

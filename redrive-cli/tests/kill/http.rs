@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ pub(crate) struct Journal {
     calls: Arc<Mutex<BTreeMap<String, Vec<u16>>>>,
     successes: Arc<Mutex<Vec<String>>>,
     fixed: Arc<AtomicBool>,
+    begun: Arc<AtomicUsize>,
 }
 
 impl Journal {
@@ -27,15 +28,19 @@ impl Journal {
         let fixed = Arc::new(AtomicBool::new(false));
         let (journal, mended) = (Arc::clone(&calls), Arc::clone(&fixed));
         let through = Arc::clone(&successes);
+        let begun: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&begun);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (journal, mended) = (Arc::clone(&journal), Arc::clone(&mended));
                 let through = Arc::clone(&through);
+                let counted = Arc::clone(&counted);
                 std::thread::spawn(move || {
                     let mut reader = BufReader::new(stream.try_clone().unwrap());
                     let mut stream = stream;
                     while let Some((headers, body)) = read(&mut reader) {
                         let id = headers.get("idempotency-key").cloned().unwrap_or_default();
+                        counted.fetch_add(1, Ordering::SeqCst);
                         while matches!(body.as_slice(), b"held" | b"refused")
                             && !mended.load(Ordering::SeqCst)
                         {
@@ -67,11 +72,17 @@ impl Journal {
                 });
             }
         });
-        Self { address, calls, successes, fixed }
+        Self { address, calls, successes, fixed, begun }
     }
 
     pub(crate) fn fix(&self) {
         self.fixed.store(true, Ordering::SeqCst);
+    }
+
+    /// How many calls have begun, answered or not.
+    #[allow(dead_code, reason = "not every test waits for that")]
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
     }
 
     /// The messages that were answered with 200, in the order of the answers, each where it was first.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::eventually;
 
 /// A process that runs the flow.
@@ -25,10 +27,20 @@ impl Seat<'_> {
     /// Starts a process and waits until it is ready; nothing when it died before that. It ends by itself when there is
     /// nothing left to do and it was told to.
     pub(crate) fn start(&self, ends: bool, fail: Option<&str>) -> Option<Member> {
+        self.begin("off", ends, fail)
+    }
+
+    /// The same with an API that others can ask, until it is told to stop.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn start_listening(&self, fail: Option<&str>) -> Option<Member> {
+        self.begin("127.0.0.1:0", false, fail)
+    }
+
+    fn begin(&self, listen: &str, ends: bool, fail: Option<&str>) -> Option<Member> {
         let config = self.data.with_extension("yaml");
         std::fs::write(&config, self.config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
-        command.args(["run", "--listen", "off", "--log-level", "warn", "-c"]).arg(config);
+        command.args(["run", "--listen", listen, "--log-level", "warn", "-c"]).arg(config);
         command.arg("--data").arg(&self.data);
         if ends {
             command.args(["--exit-when-idle", "1s"]);
@@ -72,6 +84,38 @@ impl Member {
     /// What it has said so far.
     fn said(&self) -> String {
         self.said.lock().unwrap().join("\n")
+    }
+
+    /// Where its API listens.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn address(&self) -> String {
+        let said = self.said();
+        let ready = said.lines().find_map(|line| line.strip_prefix("redrive ready http://"));
+        ready.expect("an address").to_owned()
+    }
+
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its process stands still, as that of a machine that is suspended.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn stand_still(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Its process goes on.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Tells it to stop, and waits until it has.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn stop(self) {
+        self.signal(Signal::TERM);
+        assert!(self.ended(), "it was killed by nobody");
     }
 
     pub(crate) fn kill(mut self) {

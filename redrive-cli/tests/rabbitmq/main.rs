@@ -7,6 +7,7 @@ mod elsewhere;
 #[allow(dead_code, reason = "the tests that kill use more of it")]
 mod http;
 mod instances;
+mod killers;
 mod ledger;
 mod lives;
 mod outage;

@@ -22,6 +22,7 @@ pub fn default_rules() -> Vec<Rule> {
     rules.extend(sqlstate());
     rules.extend(time_and_io());
     rules.extend(commands());
+    rules.extend(outgoing_calls());
     rules.extend(named_errors());
     rules.extend(databases_by_message());
     // Last, since every command that failed has a code, and most say more than that.
@@ -176,6 +177,26 @@ fn exit_rule(name: &str, class: Class, reason: Reason, first: i32, last: i32) ->
     Rule::new(name, class, reason, When { exit, ..When::default() })
 }
 
+/// What `redrive-retry` says of a call that it did not make. An open breaker speaks for an endpoint that is down; its
+/// other limits are this side's own, and the endpoint knows nothing of them.
+fn outgoing_calls() -> Vec<Rule> {
+    let rule = |name, reason, fault, types: &[&str]| {
+        let error = Some(types.iter().map(|name| (*name).to_owned()).collect());
+        Rule { fault, ..Rule::new(name, Class::Transient, reason, When { error, ..When::default() }) }
+    };
+    let ours = Some(Fault::NotAsked);
+    vec![
+        rule("call-breaker", Reason::DOWNSTREAM_UNAVAILABLE, None, &["BreakerOpen"]),
+        rule("call-rate", Reason::RATE_LIMITED, ours, &["RateSpent"]),
+        rule(
+            "call-limits",
+            Reason::RESOURCE_EXHAUSTED,
+            ours,
+            &["BulkheadFull", "CallBudgetSpent", "TooLittleTime"],
+        ),
+    ]
+}
+
 /// Errors of other languages and of well-known libraries, as they come from commands and foreign dead letters.
 fn named_errors() -> Vec<Rule> {
     use Class::{Contention, PermanentBusiness, PermanentTechnical, Transient};
@@ -197,6 +218,7 @@ fn named_errors() -> Vec<Rule> {
                 "TimeoutError",
                 "ReadTimeout",
                 "ConnectTimeout",
+                "TimedOut",
             ],
         ),
         rule(

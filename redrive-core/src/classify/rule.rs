@@ -57,6 +57,9 @@ pub enum Fault {
     /// The endpoint's while no call has succeeded lately, and the message's after: what is not there may be the address
     /// or the thing that the message is about.
     Unproven,
+    /// Nobody's: the endpoint was not asked, as when a limit of the handler's own refused the call. The breaker is told
+    /// nothing, also by a probe; the message is charged like any other.
+    NotAsked,
 }
 
 /// The conditions of a rule. A list holds when one of its values does; the conditions given have to hold together;

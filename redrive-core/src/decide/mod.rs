@@ -15,6 +15,7 @@ pub use because::{Because, End, StepTaken, WaitBy};
 pub use explain::{Ending, Explained, Row, explain};
 
 use crate::classify::{By, Classification, Fault, Seen, Subject};
+use crate::guard::Outcome;
 use crate::policy::{IN_PLACE_SLOT, Policy};
 use crate::{Advice, Class, Exit, Failure, Handling, History, Random, Reason, Schedule, Timestamp, Verdict};
 
@@ -114,9 +115,10 @@ pub struct Decision {
     pub reason: Reason,
     /// The rule, the budget or the verdict behind it.
     pub because: Because,
-    /// Whether the failure speaks against the endpoint, whatever becomes of the message: its breaker counts it.
+    /// What the failure says about the endpoint, whatever becomes of the message: its breaker is told so. Nothing when it
+    /// was not asked.
     #[serde(skip)]
-    pub endpoint_fault: bool,
+    pub shown: Option<Outcome>,
 }
 
 impl std::fmt::Display for Decision {
@@ -175,7 +177,7 @@ pub fn decide<R: Random + ?Sized>(
         }
         _ => {}
     }
-    if found.fault.is_some() && !history.endpoint_proven {
+    if matches!(found.fault, Some(Fault::Endpoint | Fault::Unproven)) && !history.endpoint_proven {
         return conclude(Action::Return, found, Some(End::EndpointUnproven));
     }
     if found.handling == Some(Handling::Never) || !policy.retries(&found) {
@@ -205,7 +207,7 @@ pub fn decide<R: Random + ?Sized>(
         Handling::Delayed => Action::Delay { until: now + wait },
     };
     let taken = StepTaken { layer: step.layer, number: step.index.saturating_add(1), of: step.of };
-    let endpoint_fault = blames_endpoint(&action, &found);
+    let shown = shown(&action, &found);
     let because = Because {
         by: found.by,
         step: Some(taken),
@@ -213,12 +215,17 @@ pub fn decide<R: Random + ?Sized>(
         end: None,
         no_reject_target: false,
     };
-    Decision { action, class: found.class, reason: found.reason, because, endpoint_fault }
+    Decision { action, class: found.class, reason: found.reason, because, shown }
 }
 
-/// A failure that comes and goes is the endpoint's, and so is one that its rule says is.
-fn blames_endpoint(action: &Action, found: &Classification) -> bool {
-    *action == Action::Return || found.class == Class::Transient || found.fault == Some(Fault::Endpoint)
+/// A failure that comes and goes is the endpoint's, and so is one that its rule says is. With any other it has answered.
+fn shown(action: &Action, found: &Classification) -> Option<Outcome> {
+    match found.fault {
+        Some(Fault::NotAsked) => None,
+        Some(Fault::Endpoint) => Some(Outcome::Failure),
+        _ if *action == Action::Return || found.class == Class::Transient => Some(Outcome::Failure),
+        _ => Some(Outcome::Ignored),
+    }
 }
 
 fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
@@ -240,9 +247,9 @@ fn from_verdict(verdict: &Verdict, failure: &Failure) -> Classification {
 }
 
 fn conclude(action: Action, found: Classification, end: Option<End>) -> Decision {
-    let endpoint_fault = blames_endpoint(&action, &found);
+    let shown = shown(&action, &found);
     let because = Because { by: found.by, step: None, wait_by: None, end, no_reject_target: false };
-    Decision { action, class: found.class, reason: found.reason, because, endpoint_fault }
+    Decision { action, class: found.class, reason: found.reason, because, shown }
 }
 
 /// Nothing is left to try: the exit of the rule, of the reason, of the class, or the default.

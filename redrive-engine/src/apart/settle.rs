@@ -326,7 +326,9 @@ impl Round<'_> {
                     // The ledger knows of it, but not where the copy lies.
                     projection.add(flow, self.inner.recorded(settlement, way, settled.clone()));
                 }
-                Ok(_) | Err(PortError::Refused(_)) => projection.in_hand.end(&settlement.delivery),
+                // What the ledger had to know, it knew first.
+                Ok(_) => projection.in_hand.told(settlement),
+                Err(PortError::Refused(_)) => projection.in_hand.end(&settlement.delivery),
             }
             self.answers[place] = Some(answer);
         }

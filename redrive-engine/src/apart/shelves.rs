@@ -264,7 +264,7 @@ impl Inner {
 
 /// A message as it was published, with a word on who sends it again.
 fn again(shelved: Shelved, replay: EntryId, actor: &Actor, rules: &HeaderRules) -> NewMessage {
-    let delivery = shelved.delivery;
+    let delivery = shelved.delivery.into_parts();
     let mut message = delivery.message;
     let trail = Trail {
         origin: Origin {

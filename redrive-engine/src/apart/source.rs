@@ -2,7 +2,8 @@
 //!
 //! A copy that comes back from the broker may have been sent another way meanwhile, or have come to an end. So the ledger
 //! is asked for each before it is handed out, and what is not expected any more is released there at once. What the ledger
-//! knows nothing of may have been resolved before the ledger was lost, which the broker knows.
+//! knows nothing of may have been resolved before the ledger was lost, which the broker knows, or be somebody else's, which
+//! the adapter knows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -290,6 +291,12 @@ impl Merged {
                 tokio::spawn(async move { give_back_later(&inner, delivery, stop).await });
                 continue;
             }
+            if self.inner.projection.in_hand.has_succeeded(&delivery) {
+                let (inner, stop) = (Arc::clone(&self.inner), self.stop.clone());
+                let over = Settlement::plain(delivery, Outcome::Ack);
+                tokio::spawn(async move { settle_home(&inner, &over, stop).await });
+                continue;
+            }
             debug_assert_eq!(delivery.tag.stream & HOME, 0, "no store has so many queues");
             delivery.tag.stream |= HOME;
             into.push(delivery);
@@ -327,6 +334,7 @@ impl Inner {
                     told.push(found(false));
                     Judgement::HandOut
                 }
+                Expected::Unknown if delivery.trail.left_to().is_some() => Judgement::Drop,
                 Expected::Unknown => {
                     let resolved = self.resolutions(subscription, &[copied.entry]).await?.pop().flatten();
                     match resolved {
@@ -389,8 +397,13 @@ async fn give_back_later(inner: &Inner, delivery: Delivery, stop: CancellationTo
         Some(ended) => Settlement { delivery, ..*ended },
         None => Settlement::plain(delivery, Outcome::Return),
     };
+    settle_home(inner, &back, stop).await;
+}
+
+/// Settles what the ledger's own queue handed out, as soon as the ledger answers.
+async fn settle_home(inner: &Inner, settlement: &Settlement, stop: CancellationToken) {
     while let Some(Err(PortError::Unavailable(_))) =
-        inner.home.settle(std::slice::from_ref(&back)).await.pop()
+        inner.home.settle(std::slice::from_ref(settlement)).await.pop()
     {
         tokio::select! {
             () = stop.cancelled() => return,

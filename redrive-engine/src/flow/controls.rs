@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::alarms;
 use super::desk::Pauses;
+use super::job::Job;
 use super::log;
 use super::shared::Shared;
 use super::spec::FlowSpec;
@@ -22,10 +23,13 @@ const QUEUE_EVERY: u32 = 5;
 pub(crate) struct Controls {
     any: AtomicBool,
     quarantines: RwLock<Arc<[Quarantine]>>,
+    /// When the last look began, by the monotonic clock. Held during a look, so that none puts older orders in force than
+    /// another has found.
+    looked_at: tokio::sync::Mutex<Duration>,
 }
 
 impl Controls {
-    /// The quarantine that keeps this message; usually there is none to look at.
+    /// The quarantine that kept this message at the last look; usually there is none to look at.
     pub(crate) fn quarantine(&self, spec: &FlowSpec, message: &Message) -> Option<Quarantine> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -54,8 +58,26 @@ fn fits(quarantine: &Quarantine, spec: &FlowSpec, message: &Message) -> bool {
     }
 }
 
+/// The quarantine that keeps this message, by orders that are younger than its arrival, of one that kept it at the last look:
+/// what was let go a moment ago is not kept once more, and so keeps its place among those that were let go with it.
+pub(crate) async fn confirmed(shared: &Shared, job: &Job, presumed: Quarantine) -> Option<Quarantine> {
+    let looked_at = *shared.controls.looked_at.lock().await;
+    if looked_at > job.put_at {
+        return Some(presumed);
+    }
+    match look(shared).await {
+        Ok(()) => shared.controls.quarantine(&shared.spec, &job.delivery.message),
+        Err(error) => {
+            log::ledger_away(&shared.spec, &error);
+            Some(presumed)
+        }
+    }
+}
+
 /// Puts what the ledger says in force.
 pub(crate) async fn look(shared: &Shared) -> Result<(), PortError> {
+    let mut looked_at = shared.controls.looked_at.lock().await;
+    let begins = shared.clock.monotonic();
     let controls = shared.ledger.controls().await?;
     let of_flow: Vec<&Control> =
         controls.iter().filter(|control| *control.flow == *shared.spec.name).collect();
@@ -68,6 +90,7 @@ pub(crate) async fn look(shared: &Shared) -> Result<(), PortError> {
     }
     let quarantines = of_flow.iter().filter(|control| control.kind == ControlKind::Quarantine);
     shared.controls.set(quarantines.filter_map(|control| control.target.parse().ok()).collect());
+    *looked_at = begins;
     Ok(())
 }
 
@@ -77,6 +100,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
     let mut raised = Vec::new();
     while shared.sleep(EVERY).await.is_ok() {
         look_at_broker(&shared, &mut raised);
+        shared.metrics.in_flight(shared.desk.running());
         shared.look_for_quiet();
         let mut seen = look(&shared).await;
         if looks.is_multiple_of(QUEUE_EVERY) && seen.is_ok() {

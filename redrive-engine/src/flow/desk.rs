@@ -134,6 +134,11 @@ impl Desk {
         self.news.notify_one();
     }
 
+    /// How many calls run.
+    pub(crate) fn running(&self) -> usize {
+        self.state().running
+    }
+
     /// What there is to do now.
     pub(crate) fn pick(&self, now: Duration) -> Pick {
         self.state().pick(now)

@@ -22,7 +22,7 @@ async fn read(shared: &Shared, source: &mut dyn Source) {
     let mut failures = 0_usize;
     loop {
         if let Some(lanes) = &shared.lanes {
-            lanes.book().begin_round();
+            lanes.book().begin_look(shared.clock.monotonic());
         }
         let Ok(result) = receive(shared, source, &mut received).await else { return };
         shared.take_in(&mut received).await;

@@ -8,12 +8,25 @@
 //! is held. A lane remembers that (`leaving`), and whoever arrives meanwhile goes where the others of the lane went. In the
 //! same way it remembers one that is being kept behind others (`keeping`): the lane may open before that is durable, and
 //! whoever arrives after it does not overtake it.
+//!
+//! What goes back to the source comes again, and what lies behind it there may have been taken already, or be taken before
+//! that is durable. So a lane remembers who went back (`away`), and nobody else of it is let in before the first of them is
+//! here again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redrive_core::Text;
 
 use super::job::Job;
 use crate::port::{LaneName, Outcome};
+
+/// How long it is waited for what went back. Another instance may have it, or the broker has dropped it; and by then the
+/// source's own order holds again.
+const AWAY: Duration = Duration::from_secs(5);
+/// How often it is looked for those that are not waited for any more.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -23,10 +36,12 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     lanes: HashMap<LaneName, Lane>,
-    /// Moves with every look at the source.
-    round: u64,
-    /// Lanes that gave messages back since the last look began.
-    gave_back: Vec<LaneName>,
+    /// When the last look at the source began, by the monotonic clock.
+    now: Duration,
+    /// When lanes were last looked through for those that wait for nothing any more.
+    looked_at: Duration,
+    /// Lanes that gave messages back and may still wait for them.
+    gave_back: HashSet<LaneName>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +60,10 @@ struct Lane {
     held: bool,
     /// How often the lane has become held since it is known here.
     diversions: u64,
-    /// The round in which messages were given back.
-    gave_back: Option<u64>,
+    /// Who went back to the source and is not here again, in order.
+    away: VecDeque<Text>,
+    /// When the last of them went back.
+    away_since: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -121,20 +138,31 @@ impl Lanes {
 
 impl Book {
     /// A look at the source begins.
-    pub(crate) fn begin_round(&mut self) {
-        self.round += 1;
+    pub(crate) fn begin_look(&mut self, now: Duration) {
+        self.now = now;
+        if now.saturating_sub(self.looked_at) < LOOK {
+            return;
+        }
+        self.looked_at = now;
         for name in std::mem::take(&mut self.gave_back) {
-            self.drop_if_idle(&name);
+            let Some(lane) = self.lanes.get_mut(&name) else { continue };
+            if now.saturating_sub(lane.away_since) >= AWAY {
+                lane.away.clear();
+            }
+            if lane.away.is_empty() {
+                self.drop_if_idle(&name);
+            } else {
+                self.gave_back.insert(name);
+            }
         }
     }
 
     /// A message has arrived. It counts as in hand from now on.
-    pub(crate) fn arrive(&mut self, name: &LaneName, has_entry: bool) -> (Arrival, Seen) {
-        let round = self.round;
+    pub(crate) fn arrive(&mut self, name: &LaneName, id: &Text, has_entry: bool) -> (Arrival, Seen) {
         let known = self.lanes.contains_key(name);
         let lane = self.lanes.entry(name.clone()).or_default();
         let seen = Seen { diversions: lane.diversions };
-        let arrival = match lane.now(round, has_entry) {
+        let arrival = match lane.let_in(id, has_entry) {
             Some(arrival) => arrival,
             // Whoever is in front runs or waits here, and has not failed: the lane is open.
             None if known && !has_entry && lane.is_open() => Arrival::Queue,
@@ -154,10 +182,9 @@ impl Book {
         has_entry: bool,
         answer: Arrival,
     ) -> (Arrival, Seen) {
-        let round = self.round;
         let Some(lane) = self.lanes.get_mut(name) else { return (answer, seen) };
         let now = Seen { diversions: lane.diversions };
-        let arrival = match lane.now(round, has_entry) {
+        let arrival = match lane.now(has_entry) {
             Some(arrival) => arrival,
             // The lane has become held while the ledger was asked.
             None if now != seen => return (Arrival::Ask, now),
@@ -180,9 +207,9 @@ impl Book {
         Some(job)
     }
 
-    /// A message leaves the hand by a settlement. Answers with those behind it: the one whose turn it is, or all of them
+    /// This message leaves the hand by a settlement. Answers with those behind it: the one whose turn it is, or all of them
     /// when they have to leave too; their settlements are counted already.
-    pub(crate) fn leave(&mut self, name: &LaneName, how: &Leave) -> Vec<Box<Job>> {
+    pub(crate) fn leave(&mut self, name: &LaneName, id: &Text, how: &Leave) -> Vec<Box<Job>> {
         let lane = self.lanes.entry(name.clone()).or_default();
         lane.sent += 1;
         if *how == Leave::Through {
@@ -194,12 +221,47 @@ impl Book {
         let others: Vec<Box<Job>> = lane.queue.drain(..).collect();
         lane.sent += others.len() as u64;
         lane.leaving = Some(Leaving { how: how.clone(), until: lane.sent });
+        if *how == Leave::Returned {
+            // They were in hand, so before whoever was turned away.
+            for job in others.iter().rev() {
+                lane.away.push_front(job.delivery.message.id.clone());
+            }
+            lane.away.push_front(id.clone());
+            self.went_back(name);
+        }
         others
     }
 
     /// A message that had just arrived is settled without having had its turn.
     pub(crate) fn turned_away(&mut self, name: &LaneName) {
         self.lanes.entry(name.clone()).or_default().sent += 1;
+    }
+
+    /// A message that was not let in goes back to the source, and comes again in its turn.
+    pub(crate) fn sent_back(&mut self, name: &LaneName, id: &Text) {
+        let lane = self.lanes.entry(name.clone()).or_default();
+        lane.sent += 1;
+        if !lane.away.contains(id) {
+            lane.away.push_back(id.clone());
+        }
+        self.went_back(name);
+    }
+
+    /// These were let in, in this order, and go back to the source all the same: they come again before whoever is away.
+    pub(crate) fn sent_back_again(&mut self, all: &[(LaneName, Text)]) {
+        for (name, id) in all.iter().rev() {
+            let lane = self.lanes.entry(name.clone()).or_default();
+            lane.sent += 1;
+            lane.away.push_front(id.clone());
+            self.went_back(name);
+        }
+    }
+
+    fn went_back(&mut self, name: &LaneName) {
+        let now = self.now;
+        let Some(lane) = self.lanes.get_mut(name) else { return };
+        lane.away_since = now;
+        self.gave_back.insert(name.clone());
     }
 
     /// A message that had just arrived is kept behind others.
@@ -211,18 +273,13 @@ impl Book {
 
     /// A settlement is durable, or was refused for good.
     pub(crate) fn settled(&mut self, name: &LaneName) {
-        let round = self.round;
         let Some(lane) = self.lanes.get_mut(name) else { return };
         lane.durable += 1;
         if let Some(leaving) = &lane.leaving
             && lane.durable >= leaving.until
         {
-            match leaving.how {
-                Leave::Returned => {
-                    lane.gave_back = Some(round);
-                    self.gave_back.push(name.clone());
-                }
-                _ => lane.diversions += 1,
+            if leaving.how != Leave::Returned {
+                lane.diversions += 1;
             }
             lane.leaving = None;
         }
@@ -234,8 +291,7 @@ impl Book {
     }
 
     fn drop_if_idle(&mut self, name: &LaneName) {
-        let round = self.round;
-        if self.lanes.get(name).is_some_and(|lane| lane.is_idle(round)) {
+        if self.lanes.get(name).is_some_and(Lane::is_idle) {
             self.lanes.remove(name);
         }
     }
@@ -247,13 +303,26 @@ impl Book {
 }
 
 impl Lane {
-    /// Where a message that arrives now has to go, as far as that is known without the ledger.
-    fn now(&self, round: u64, has_entry: bool) -> Option<Arrival> {
+    /// Where a message that arrives has to go, as far as that is known without the ledger. It is not away any more, unless it
+    /// goes back.
+    fn let_in(&mut self, id: &Text, has_entry: bool) -> Option<Arrival> {
+        let is_first = self.away.front().is_none_or(|first| first == id);
+        // What the ledger knows was in front of all that comes from the source, unless it went back itself.
+        if !is_first && (!has_entry || self.away.contains(id)) {
+            return Some(Arrival::Return);
+        }
+        let arrival = self.now(has_entry);
+        if is_first && arrival != Some(Arrival::Return) {
+            self.away.pop_front();
+        }
+        arrival
+    }
+
+    /// Where a message that was let in has to go now.
+    fn now(&self, has_entry: bool) -> Option<Arrival> {
         match &self.leaving {
             Some(Leaving { how: Leave::Diverted { head }, .. }) => Some(Arrival::Hold(Some(head.clone()))),
             Some(Leaving { how: Leave::Returned, .. }) => Some(Arrival::Return),
-            // It may have been taken before the others were given back, and would overtake them.
-            _ if self.gave_back == Some(round) => Some(Arrival::Return),
             // What has an entry is known to the ledger, and was in front of those that are being kept.
             _ if has_entry => None,
             _ => self.keeping.as_ref().map(|keeping| Arrival::Hold(keeping.head.clone())),
@@ -265,13 +334,13 @@ impl Lane {
         self.running && self.arriving == 0 && !self.held && self.diversions == 0
     }
 
-    fn is_idle(&self, round: u64) -> bool {
+    fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && !self.running
             && self.arriving == 0
             && self.durable >= self.sent
             && self.leaving.is_none()
-            && self.gave_back != Some(round)
+            && self.away.is_empty()
     }
 }
 
@@ -284,9 +353,10 @@ mod tests {
         let mut book = Book::default();
         let lane = LaneName::of_key(b"k");
         let behind = || Arrival::Hold(Some("head".to_owned()));
-        let (arrival, seen) = book.arrive(&lane, false);
+        let id = &Text::from("one");
+        let (arrival, seen) = book.arrive(&lane, id, false);
         assert_eq!(arrival, Arrival::Ask);
-        let (late, seen_by_late) = book.arrive(&lane, false);
+        let (late, seen_by_late) = book.arrive(&lane, id, false);
         assert_eq!(late, Arrival::Ask);
         assert_eq!(book.answered(&lane, seen, false, behind()).0, behind());
         book.kept_behind(&lane, Some("head".to_owned()));
@@ -294,9 +364,9 @@ mod tests {
         // The head has come through, and the ledger says that the lane is open.
         assert_eq!(book.answered(&lane, seen_by_late, false, Arrival::Queue).0, behind());
         book.kept_behind(&lane, Some("head".to_owned()));
-        assert_eq!(book.arrive(&lane, false).0, behind());
+        assert_eq!(book.arrive(&lane, id, false).0, behind());
         book.kept_behind(&lane, Some("head".to_owned()));
-        let (known, seen) = book.arrive(&lane, true);
+        let (known, seen) = book.arrive(&lane, id, true);
         assert_eq!(known, Arrival::Ask, "what the ledger knows was in front of them");
         assert_eq!(book.answered(&lane, seen, true, Arrival::Queue).0, Arrival::Queue);
 
@@ -305,6 +375,105 @@ mod tests {
             book.settled(&lane);
         }
         assert_eq!(book.len(), 0, "all of them are the ledger's");
-        assert_eq!(book.arrive(&lane, false).0, Arrival::Ask);
+        assert_eq!(book.arrive(&lane, id, false).0, Arrival::Ask);
+    }
+
+    fn text(id: &str) -> Text {
+        Text::from(id)
+    }
+
+    /// One job of the lane in hand goes back, with those behind it.
+    fn goes_back(book: &mut Book, lane: &LaneName, id: &str, behind: &[&str]) {
+        for other in behind {
+            let message = redrive_core::Message { id: text(other), ..redrive_core::Message::default() };
+            let delivery = crate::port::Delivery::from(crate::port::DeliveryParts {
+                tag: crate::port::Tag::APART,
+                message,
+                trail: crate::port::Carried::default(),
+                source: crate::port::SourceRef {
+                    kind: "test".into(),
+                    name: "a".into(),
+                    partition: None,
+                    offset: None,
+                },
+                ready_at: redrive_core::Timestamp::default(),
+                redelivered: false,
+            });
+            assert!(book.queue(lane, Box::new(Job::new(delivery)), false).is_none());
+        }
+        assert_eq!(book.leave(lane, &text(id), &Leave::Returned).len(), behind.len());
+    }
+
+    /// Lets one in that has its turn at once.
+    fn runs(book: &mut Book, lane: &LaneName, id: &str) {
+        let (arrival, seen) = book.arrive(lane, &text(id), false);
+        assert_eq!(arrival, Arrival::Ask, "{id}");
+        assert_eq!(book.answered(lane, seen, false, Arrival::Queue).0, Arrival::Queue, "{id}");
+        book.lanes.get_mut(lane).unwrap().running = true;
+    }
+
+    fn is_sent_back(book: &mut Book, lane: &LaneName, id: &str) {
+        assert_eq!(book.arrive(lane, &text(id), false).0, Arrival::Return, "{id}");
+        book.sent_back(lane, &text(id));
+    }
+
+    #[test]
+    fn nobody_overtakes_one_that_went_back() {
+        let mut book = Book::default();
+        let lane = LaneName::of_key(b"k");
+        book.begin_look(Duration::from_secs(1));
+        runs(&mut book, &lane, "a1");
+        goes_back(&mut book, &lane, "a1", &["a2"]);
+        // What lay behind them was taken already.
+        is_sent_back(&mut book, &lane, "a3");
+        // The first comes again before all of that is durable, and then once more.
+        is_sent_back(&mut book, &lane, "a1");
+        for _ in 0..4 {
+            book.settled(&lane);
+        }
+        is_sent_back(&mut book, &lane, "a2");
+        is_sent_back(&mut book, &lane, "a4");
+        runs(&mut book, &lane, "a1");
+        is_sent_back(&mut book, &lane, "a3");
+        let (arrival, _) = book.arrive(&lane, &text("a2"), false);
+        assert_eq!(arrival, Arrival::Queue, "it waits behind the first");
+        assert_eq!(book.arrive(&lane, &text("a3"), false).0, Arrival::Queue);
+        assert_eq!(book.arrive(&lane, &text("a4"), false).0, Arrival::Queue);
+    }
+
+    #[test]
+    fn those_that_were_let_in_go_back_before_the_others() {
+        let mut book = Book::default();
+        let lane = LaneName::of_key(b"k");
+        runs(&mut book, &lane, "a1");
+        goes_back(&mut book, &lane, "a1", &[]);
+        is_sent_back(&mut book, &lane, "a2");
+        is_sent_back(&mut book, &lane, "a3");
+        (0..3).for_each(|_| book.settled(&lane));
+        let (_, first) = book.arrive(&lane, &text("a1"), false);
+        let (_, second) = book.arrive(&lane, &text("a2"), false);
+        for seen in [first, second] {
+            let _ = book.answered(&lane, seen, false, Arrival::Return);
+        }
+        book.sent_back_again(&[(lane.clone(), text("a1")), (lane.clone(), text("a2"))]);
+        assert_eq!(book.lanes[&lane].away, [text("a1"), text("a2"), text("a3")]);
+    }
+
+    /// Another instance has it, or the broker has dropped it.
+    #[test]
+    fn who_does_not_come_again_is_not_waited_for_for_ever() {
+        let mut book = Book::default();
+        let lane = LaneName::of_key(b"k");
+        book.begin_look(Duration::from_secs(10));
+        runs(&mut book, &lane, "a1");
+        goes_back(&mut book, &lane, "a1", &[]);
+        book.settled(&lane);
+        is_sent_back(&mut book, &lane, "a2");
+        book.settled(&lane);
+        book.begin_look(Duration::from_secs(14));
+        assert_eq!(book.len(), 1);
+        book.begin_look(Duration::from_secs(15));
+        assert_eq!(book.len(), 0);
+        assert_eq!(book.arrive(&lane, &text("a2"), false).0, Arrival::Ask);
     }
 }

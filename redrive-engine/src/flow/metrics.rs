@@ -82,16 +82,19 @@ impl FlowMetrics {
         self.doubted.increment(1);
     }
 
+    /// So many calls run.
+    pub(crate) fn in_flight(&self, calls: usize) {
+        self.in_flight.set(calls as f64);
+    }
+
     /// A call begins; of a message that has failed before it is told when that was.
     pub(crate) fn started(&self, now: Timestamp, first_failure: Option<Timestamp>) {
-        self.in_flight.increment(1.0);
         if let Some(first) = first_failure {
             self.retry_age.record(now.since(first).as_secs_f64());
         }
     }
 
     pub(crate) fn ended(&self, result: &str, took: Duration) {
-        self.in_flight.decrement(1.0);
         self.duration.record(took.as_secs_f64());
         match result {
             "success" => self.success.increment(1),

@@ -34,12 +34,13 @@ mod settler;
 mod shared;
 mod spec;
 mod telling;
+mod times;
 mod trouble;
 mod untried;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use redrive_core::guard::{BreakerState, GuardError};
@@ -50,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use spec::FlowSpec;
 
+use crate::handler::Marks;
 use crate::mint::seed;
 use crate::port::{Broker, Capabilities, Clock, Delivery, Ledger, PortError, Subscription};
 use shared::Shared;
@@ -139,6 +141,7 @@ impl Flow {
         let mut seeds = SplitMix64::new(seed());
         let Capabilities { partitions: by_partition, records_in_settle, .. } = broker.capabilities();
         let concurrency = spec.concurrency.max(1);
+        let marks = Arc::new(Marks { ledger: Arc::clone(&ledger), handler: Arc::clone(&spec.name) });
         let shared = Arc::new(Shared {
             metrics: metrics::FlowMetrics::new(&spec.name),
             alarms: alarms::Alarms::new(&spec.name),
@@ -161,7 +164,8 @@ impl Flow {
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             force: CancellationToken::new(),
-            nothing_diverted: Arc::new([]),
+            marks,
+            stopping: AtomicBool::new(false),
             seed: AtomicU64::new(seeds.next_u64()),
         });
         // A pause that was ordered while nobody ran is in force from the start.
@@ -203,7 +207,7 @@ impl Flow {
     /// else goes back uncharged. What a broker that is away does not settle within that time is delivered again.
     pub async fn stop(mut self) {
         let shared = Arc::clone(&self.view.shared);
-        shared.stop.cancel();
+        shared.begin_stop();
         let _ = (&mut self.intake).await;
         let until = tokio::time::Instant::now() + shared.spec.shutdown;
         let deadline = tokio::time::sleep_until(until);
@@ -234,6 +238,7 @@ impl Flow {
             }
         });
         shared.settled_all.cancel();
+        shared.metrics.in_flight(shared.desk.running());
         tokio::select! {
             () = shared.force.cancelled() => {}
             () = shared.broker.flush(shared.spec.shutdown) => {}
@@ -316,7 +321,7 @@ impl std::ops::Deref for Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.view.shared.stop.cancel();
+        self.view.shared.begin_stop();
         self.view.shared.abort.cancel();
         self.view.shared.force.cancel();
         self.view.shared.settled_all.cancel();

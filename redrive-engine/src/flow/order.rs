@@ -40,8 +40,8 @@ impl Shared {
             log::ledger_away(&self.spec, &error);
         }
         let (now, put_at) = (self.clock.now(), self.clock.monotonic());
+        self.in_hand.take(received);
         let jobs = received.drain(..).map(|delivery| {
-            self.in_hand.take(&delivery);
             self.metrics.received(&delivery, now);
             self.look_at_headers(&delivery);
             let mut job = Box::new(Job::new(delivery));
@@ -70,7 +70,7 @@ impl Shared {
                 };
                 let lane = LaneName::of_key(&key);
                 job.lane = Some(lane.clone());
-                let (arrival, seen) = book.arrive(&lane, job.entry().is_some());
+                let (arrival, seen) = book.arrive(&lane, &job.delivery.message.id, job.entry().is_some());
                 match arrival {
                     Arrival::Ask => asking.push(Arriving { job, lane, seen }),
                     Arrival::Queue => ready.extend(book.queue(&lane, job, false)),
@@ -79,7 +79,7 @@ impl Shared {
                         self.keep_behind(job, lane, head);
                     }
                     Arrival::Return | Arrival::Release => {
-                        book.turned_away(&lane);
+                        book.sent_back(&lane, &job.delivery.message.id);
                         self.send(job.settled(Outcome::Return));
                     }
                 }
@@ -171,8 +171,7 @@ impl Shared {
             }
         };
         let Some(lanes) = &self.lanes else { return Vec::new() };
-        let mut again = Vec::new();
-        let mut ready = Vec::new();
+        let (mut again, mut ready, mut back) = (Vec::new(), Vec::new(), Vec::new());
         let mut book = lanes.book();
         for (arriving, (standing, known)) in asking.into_iter().zip(standings) {
             let Arriving { mut job, lane, seen } = arriving;
@@ -202,7 +201,7 @@ impl Shared {
                     self.keep_behind(job, lane, head);
                 }
                 (Arrival::Return, _) => {
-                    book.turned_away(&lane);
+                    back.push((lane, job.delivery.message.id.clone()));
                     self.send(job.settled(Outcome::Return));
                 }
                 (Arrival::Release, _) => {
@@ -211,6 +210,7 @@ impl Shared {
                 }
             }
         }
+        book.sent_back_again(&back);
         drop(book);
         self.desk.put_all(ready);
         again
@@ -232,12 +232,13 @@ impl Shared {
 
     fn turn_away_all(&self, asking: Vec<Arriving>) -> Vec<Arriving> {
         let Some(lanes) = &self.lanes else { return Vec::new() };
-        let mut book = lanes.book();
+        let (mut book, mut back) = (lanes.book(), Vec::with_capacity(asking.len()));
         for Arriving { job, lane, seen } in asking {
             let _ = book.answered(&lane, seen, job.entry().is_some(), Arrival::Return);
-            book.turned_away(&lane);
+            back.push((lane, job.delivery.message.id.clone()));
             self.send(job.settled(Outcome::Return));
         }
+        book.sent_back_again(&back);
         Vec::new()
     }
 
@@ -254,7 +255,7 @@ impl Shared {
         };
         let how = Leave::of(&settlement.outcome, &settlement.delivery.message.id);
         let mut book = lanes.book();
-        let behind = book.leave(&lane, &how);
+        let behind = book.leave(&lane, &settlement.delivery.message.id, &how);
         self.send(settlement);
         let next = match how {
             Leave::Through => behind,

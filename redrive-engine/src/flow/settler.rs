@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::shared::{Released, Shared};
+use super::shared::{Shared, Weighed};
 use super::{instead, log};
 use crate::fail;
 use crate::port::{PortError, Settlement};
@@ -55,7 +55,7 @@ async fn settle_all(
         shared.metrics.settled(shared.clock.monotonic().saturating_sub(started));
 
         let mut again = Vec::new();
-        let mut released = Released::default();
+        let mut released = Weighed::default();
         let mut problem = None;
         for (mut settlement, result) in batch.drain(..).zip(results) {
             match result {

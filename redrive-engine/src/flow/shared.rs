@@ -1,7 +1,7 @@
 //! What the parts of a running flow share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redrive_core::guard::{BreakerState, Outcome as Shown};
@@ -24,8 +24,11 @@ use super::log;
 use super::metrics::FlowMetrics;
 use super::revoking::Lost;
 use super::spec::FlowSpec;
+use super::times::Times;
 use super::trouble::Trouble;
+use crate::handler::Marks;
 use crate::hook::Diverted;
+use crate::journal::{Journal, Name};
 use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
 
 /// How long a handler may take to end, however much of a stop's time is left.
@@ -67,7 +70,10 @@ pub(crate) struct Shared {
     pub(crate) abort: CancellationToken,
     /// No patience with a broker that is away.
     pub(crate) force: CancellationToken,
-    pub(crate) nothing_diverted: Arc<[String]>,
+    /// Whether it stops: asked for every message, so it costs no lock.
+    pub(crate) stopping: AtomicBool,
+    /// Where handlers keep the marks of `once`.
+    pub(crate) marks: Arc<Marks>,
     pub(crate) seed: AtomicU64,
 }
 
@@ -82,15 +88,15 @@ pub(crate) struct InHand {
     pub(crate) released: Notify,
 }
 
-/// What left the hand.
+/// What comes into the hand, or left it.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Released {
+pub(crate) struct Weighed {
     pub(crate) messages: usize,
     bytes: usize,
     retries: usize,
 }
 
-impl Released {
+impl Weighed {
     pub(crate) fn add(&mut self, delivery: &Delivery) {
         self.messages += 1;
         self.bytes += Job::weight(delivery);
@@ -99,10 +105,14 @@ impl Released {
 }
 
 impl InHand {
-    pub(crate) fn take(&self, delivery: &Delivery) {
-        self.messages.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(Job::weight(delivery), Ordering::Relaxed);
-        self.retries.fetch_add(usize::from(delivery.trail.attempt > 0), Ordering::Relaxed);
+    pub(crate) fn take(&self, deliveries: &[Delivery]) {
+        let mut taken = Weighed::default();
+        for delivery in deliveries {
+            taken.add(delivery);
+        }
+        self.messages.fetch_add(taken.messages, Ordering::Relaxed);
+        self.bytes.fetch_add(taken.bytes, Ordering::Relaxed);
+        self.retries.fetch_add(taken.retries, Ordering::Relaxed);
     }
 
     /// One that was taken in as a fresh message turns out to have failed before: it leaves as a retry.
@@ -110,7 +120,7 @@ impl InHand {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn release(&self, released: Released) {
+    pub(crate) fn release(&self, released: Weighed) {
         self.messages.fetch_sub(released.messages, Ordering::Relaxed);
         self.bytes.fetch_sub(released.bytes, Ordering::Relaxed);
         self.retries.fetch_sub(released.retries, Ordering::Relaxed);
@@ -144,25 +154,35 @@ impl Shared {
         (room.messages > 0 && room.bytes > 0).then_some(room)
     }
 
+    /// No new attempts begin.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.cancel();
+    }
+
     /// The next message to handle; nothing when the flow stops.
-    pub(crate) async fn next_job(&self) -> Option<(Box<Job>, Ticket)> {
+    pub(crate) async fn next_job(&self, times: &mut Times) -> Option<(Box<Job>, Ticket)> {
         loop {
-            if self.stop.is_cancelled() {
+            if self.stopping.load(Ordering::Acquire) {
                 return None;
             }
             // As long as there is something to do, nothing is set up to wait for it.
-            let pick = match self.desk.pick(self.clock.monotonic()) {
-                Pick::Nothing | Pick::Until(_) => tokio::select! {
-                    biased;
-                    () = self.stop.cancelled() => return None,
-                    pick = self.desk.next(|| self.clock.monotonic()) => pick,
-                },
+            let pick = match self.desk.pick(times.now) {
+                Pick::Nothing | Pick::Until(_) => {
+                    let pick = tokio::select! {
+                        biased;
+                        () = self.stop.cancelled() => return None,
+                        pick = self.desk.next(|| self.clock.monotonic()) => pick,
+                    };
+                    times.look(&*self.clock);
+                    pick
+                }
                 pick => pick,
             };
             match pick {
                 // It may have come back to the desk after its stream was lost.
                 Pick::Go(job, ticket) if self.revoked.had(job.delivery.tag) => {
-                    self.ended(ticket, None);
+                    self.ended(ticket, None, times.now);
                     self.put_down(job, Duration::ZERO);
                 }
                 Pick::Go(job, ticket) => return Some((job, ticket)),
@@ -187,9 +207,9 @@ impl Shared {
         }
     }
 
-    /// A call has ended, with what it showed of the endpoint; nothing when it was not made or given up.
-    pub(crate) fn ended(&self, ticket: Ticket, shown: Option<(Shown, Duration)>) {
-        if let Some(state) = self.desk.finish(self.clock.monotonic(), ticket, shown) {
+    /// A call has ended by now, with what it showed of the endpoint; nothing when it was not made or given up.
+    pub(crate) fn ended(&self, ticket: Ticket, shown: Option<(Shown, Duration)>, now: Duration) {
+        if let Some(state) = self.desk.finish(now, ticket, shown) {
             log::breaker(&self.spec, state);
             self.metrics.breaker(state);
             self.tell_breaker(state);
@@ -261,12 +281,20 @@ impl Shared {
         [rng.next_u64(), rng.next_u64()]
     }
 
+    /// What a message is called in the journal. An id that was given to it in this process says nothing to the next one.
+    pub(crate) fn name_in(&self, journal: &Journal, delivery: &Delivery) -> Name {
+        match delivery.likeness() {
+            Some(likeness) => journal.name_by_likeness(&self.spec.name, &likeness),
+            None => journal.name(&self.spec.name, &delivery.message.id),
+        }
+    }
+
     /// How often the process died while this message was being handled.
     pub(crate) fn crashes_of(&self, delivery: &Delivery) -> u32 {
         let Some(journal) = self.spec.journal.as_ref().filter(|journal| journal.suspects() > 0) else {
             return 0;
         };
-        let crashes = journal.crashes(journal.name(&self.spec.name, &delivery.message.id));
+        let crashes = journal.crashes(self.name_in(journal, delivery));
         if crashes > 0 {
             self.alarms.raise(alarms::SUSPECTS, self.clock.now(), || {
                 "the process died while messages were being handled; those run one at a time now".to_owned()
@@ -276,9 +304,9 @@ impl Shared {
     }
 
     /// A call for a suspect has ended without killing anybody, or it is not called any more.
-    pub(crate) fn cleared(&self, id: &str) {
+    pub(crate) fn cleared(&self, delivery: &Delivery) {
         let Some(journal) = &self.spec.journal else { return };
-        journal.cleared(journal.name(&self.spec.name, id));
+        journal.cleared(self.name_in(journal, delivery));
         if journal.suspects() == 0 {
             self.alarms.clear(alarms::SUSPECTS);
         }

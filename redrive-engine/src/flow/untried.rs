@@ -32,7 +32,7 @@ impl Shared {
         let facts = spec.facts.find(&message.headers, message.body.as_deref());
         let because =
             Because { by, step: None, wait_by: None, end: Some(End::NotRetried), no_reject_target: false };
-        let decision = Decision { action: Action::Park, class, reason, because, endpoint_fault: false };
+        let decision = Decision { action: Action::Park, class, reason, because, shown: None };
         job.refused(now);
         log::diversion(spec, &job, &decision, now);
         self.metrics.diverted(&decision);

@@ -9,6 +9,7 @@ use redrive_core::policy::IN_PLACE_SLOT;
 use redrive_core::{
     Action, Decision, Facts, Failure, Policy, Random as _, Reason, SplitMix64, Timestamp, Verdict, decide,
 };
+use redrive_retry::CallBudget;
 
 use super::divert::{self, Diversion};
 use super::forwarding;
@@ -17,19 +18,30 @@ use super::held::{self, Why};
 use super::job::{Began, Job, LastFailure};
 use super::shared::Shared;
 use super::spec::FlowSpec;
-use super::{alarms, attempt, log};
-use crate::handler::{Charge, Context, Instead, Marks};
+use super::times::Times;
+use super::{alarms, attempt, controls, log};
+use crate::handler::{Charge, Context, Instead};
 use crate::port::{LaneName, Outcome, Quarantine, Settlement};
 
 /// A job that is tried again in hand, after a wait; nothing when it left.
 type Again = Option<(Box<Job>, Duration)>;
 
-pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
-    while let Some((job, ticket)) = shared.next_job().await {
-        let Some((waiting, after)) = round(&shared, job, ticket, &mut rng).await else { continue };
+/// What a worker keeps from one message to the next.
+struct Worker {
+    rng: SplitMix64,
+    times: Times,
+    budget: CallBudget,
+}
+
+pub(crate) async fn work(shared: Arc<Shared>, rng: SplitMix64) {
+    let mut worker = Worker { rng, times: Times::new(&*shared.clock), budget: CallBudget::new(None, None) };
+    while let Some((job, ticket)) = shared.next_job(&mut worker.times).await {
+        let again = round(&shared, job, ticket, &mut worker).await;
+        let Some((waiting, after)) = again else { continue };
         // When everyone waits for this message anyway, the slot may be kept.
         if after > IN_PLACE_SLOT && !shared.desk.all_wait_for(waiting.delivery.tag) {
             shared.wait_aside(waiting, after);
+            worker.times.look(&*shared.clock);
             continue;
         }
         // A timer of zero would cost a millisecond.
@@ -38,37 +50,40 @@ pub(crate) async fn work(shared: Arc<Shared>, mut rng: SplitMix64) {
             return;
         }
         let mut waiting = waiting;
-        waiting.put_at = shared.clock.monotonic();
+        worker.times.look(&*shared.clock);
+        waiting.put_at = worker.times.now;
         shared.desk.put_back(waiting);
     }
 }
 
 /// One attempt of one job.
-async fn round(shared: &Arc<Shared>, mut job: Box<Job>, ticket: Ticket, rng: &mut SplitMix64) -> Again {
+async fn round(shared: &Arc<Shared>, mut job: Box<Job>, ticket: Ticket, worker: &mut Worker) -> Again {
     let spec = &shared.spec;
+    let Worker { rng, times, budget } = worker;
     if let Some(doubt) = job.delivery.trail.doubt().filter(|doubt| doubt.again) {
-        shared.ended(ticket, None);
+        shared.ended(ticket, None, times.now);
         shared.park_doubted(job, doubt).await;
+        times.look(&*shared.clock);
         return None;
     }
     if job.delivery.trail.body_is_gone() {
-        shared.ended(ticket, None);
+        shared.ended(ticket, None, times.now);
         shared.park_bodiless(job).await;
+        times.look(&*shared.clock);
         return None;
     }
+    let (started_at, _) = times.others(&*shared.clock);
     if job.in_hand == 0
-        && let Some(settlement) = without_a_call(shared, &job).await
+        && let Some(settlement) = without_a_call(shared, &job, started_at, times).await
     {
         if let Without::Instead(Instead::Refuse(failure)) = settlement {
-            let began =
-                Began { at: shared.clock.now(), took: Duration::ZERO, calls: Charge::default().calls };
-            return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
+            return not_called(shared, job, failure, ticket, started_at, worker).await;
         }
-        shared.ended(ticket, None);
+        shared.ended(ticket, None, times.now);
         match settlement {
             Without::Instead(instead) => forwarding::go_on(shared, job, instead),
             Without::Release => shared.release(job),
-            Without::Finish => finish(shared, job, None),
+            Without::Finish => finish(shared, job, None, shared.clock.now()),
             Without::Quarantine(quarantine) => {
                 let (lane, why) = (quarantine.lane(), Why::Quarantine(quarantine.to_string()));
                 let random = shared.random();
@@ -77,43 +92,39 @@ async fn round(shared: &Arc<Shared>, mut job: Box<Job>, ticket: Ticket, rng: &mu
         }
         return None;
     }
-    let started_at = shared.clock.now();
     // Others waited for it in another process, and it was not due yet when that ended.
     if let Some(wait) = job.due_at.take().map(|due| due.since(started_at)).filter(|wait| !wait.is_zero()) {
-        shared.ended(ticket, None);
+        shared.ended(ticket, None, times.now);
         return Some((job, wait));
     }
     if job.crashes >= spec.crash_limit.max(1) {
-        let began = Began { at: started_at, took: Duration::ZERO, calls: Charge::default().calls };
         let failure = Box::new(crashed(job.crashes));
         // The rule for it asks for two.
         job.crashes = job.crashes.max(2);
-        shared.cleared(&job.delivery.message.id);
-        return failed(shared, job, failure, Charge::default(), ticket, began, rng).await;
+        shared.cleared(&job.delivery);
+        return not_called(shared, job, failure, ticket, started_at, worker).await;
     }
-    let started = shared.clock.monotonic();
+    let (started, (started_at, began)) = (times.now, times.others(&*shared.clock));
     job.started(started_at, started.saturating_sub(job.put_at));
     let context = context(shared, &job, started_at);
     let deadline = ends_in(spec, &job, started_at);
     shared.metrics.started(started_at, job.first_failure_at());
     let journal = spec.journal.as_deref();
-    let named = journal.map(|journal| journal.begin(journal.name(&spec.name, &job.delivery.message.id)));
-    let attempted = tokio::select! {
-        biased;
-        attempted = attempt::attempt(&*spec.handler, &job.delivery.message, &context, deadline) => Some(attempted),
-        () = shared.abort.cancelled() => None,
-    };
+    let named = journal.map(|journal| journal.begin(shared.name_in(journal, &job.delivery)));
+    let (handler, message, ends) = (&*spec.handler, &job.delivery.message, (began, deadline));
+    let attempted = attempt::attempt(handler, message, context, ends, budget, &shared.abort).await;
     drop(named);
-    let took = shared.clock.monotonic().saturating_sub(started);
+    times.look(&*shared.clock);
+    let took = times.now.saturating_sub(started);
     shared.metrics.ignored(spec.handler.ignored());
     if job.crashes > 0 {
-        shared.cleared(&job.delivery.message.id);
+        shared.cleared(&job.delivery);
         job.crashes = 0;
     }
     let Some(attempted) = attempted else {
         // The stop's deadline is over: the attempt is given up and not charged.
         shared.metrics.ended("aborted", took);
-        shared.ended(ticket, None);
+        shared.ended(ticket, None, times.now);
         shared.put_down(job, Duration::ZERO);
         return None;
     };
@@ -123,15 +134,17 @@ async fn round(shared: &Arc<Shared>, mut job: Box<Job>, ticket: Ticket, rng: &mu
         Err(failure) if !acked(&failure) => {
             shared.metrics.ended("failure", took);
             let began = Began { at: started_at, took, calls: attempted.charge.calls.max(1) };
-            failed(shared, job, failure, attempted.charge, ticket, began, rng).await
+            let again = failed(shared, job, failure, attempted.charge, ticket, began, rng).await;
+            times.look(&*shared.clock);
+            again
         }
         _ => {
             shared.metrics.ended("success", took);
-            shared.ended(ticket, Some((Shown::Success, took)));
+            shared.ended(ticket, Some((Shown::Success, took)), times.now);
             shared.alarms.clear(alarms::ENDPOINT_FAULT);
             shared.metrics.succeeded(job.attempts().saturating_add(1));
             let began = Began { at: started_at, took, calls: attempted.charge.calls.max(1) };
-            finish(shared, job, Some(began));
+            finish(shared, job, Some(began), started_at + took);
             None
         }
     }
@@ -149,19 +162,37 @@ enum Without {
     Instead(Instead),
 }
 
-async fn without_a_call(shared: &Shared, job: &Job) -> Option<Without> {
-    if shared.is_double(&job.delivery).await {
-        return Some(Without::Release);
-    }
+async fn without_a_call(
+    shared: &Shared,
+    job: &Job,
+    started_at: Timestamp,
+    times: &mut Times,
+) -> Option<Without> {
     let spec = &shared.spec;
-    if spec.once_per_message && shared.was_processed(&job.delivery.message.id).await {
-        return Some(Without::Finish);
-    }
     let message = &job.delivery.message;
-    if let Some(quarantine) = shared.controls.quarantine(spec, message) {
-        return Some(Without::Quarantine(quarantine));
+    // The ledger takes its time, which is not the call's.
+    if job.delivery.trail.replay.is_some() {
+        let double = shared.is_double(&job.delivery).await;
+        times.look(&*shared.clock);
+        if double {
+            return Some(Without::Release);
+        }
     }
-    spec.handler.instead(message, &job.delivery.trail, shared.clock.now()).map(Without::Instead)
+    if spec.once_per_message {
+        let processed = shared.was_processed(&message.id).await;
+        times.look(&*shared.clock);
+        if processed {
+            return Some(Without::Finish);
+        }
+    }
+    if let Some(presumed) = shared.controls.quarantine(spec, message) {
+        let quarantine = controls::confirmed(shared, job, presumed).await;
+        times.look(&*shared.clock);
+        if let Some(quarantine) = quarantine {
+            return Some(Without::Quarantine(quarantine));
+        }
+    }
+    spec.handler.instead(message, &job.delivery.trail, started_at).map(Without::Instead)
 }
 
 fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
@@ -171,7 +202,7 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
     let attempt = job.attempts().saturating_add(1);
     let policy = policy_of(spec, job);
     let budgets = policy.budgets();
-    let key = trail.idempotency_key.as_ref().unwrap_or(&job.delivery.message.id);
+    let key = trail.idempotency_key.as_ref().unwrap_or(&message.id);
     Context {
         flow: Arc::clone(&spec.name),
         attempt,
@@ -179,7 +210,7 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
         calls_left: budgets.calls.map(|allowed| allowed.saturating_sub(job.calls())),
         deadline: now + spec.timeout,
         timeout: spec.timeout,
-        idempotency_key: Arc::from(key.as_str()),
+        idempotency_key: key.clone(),
         source: Arc::clone(&spec.address),
         message_type: spec
             .facts
@@ -187,9 +218,9 @@ fn context(shared: &Shared, job: &Job, now: Timestamp) -> Context {
             .as_ref()
             .and_then(|source| source.find(&message.headers, message.body.as_deref())),
         first_failure_at: job.first_failure_at(),
-        diverted: Arc::clone(job.diverted.as_ref().unwrap_or(&shared.nothing_diverted)),
+        diverted: job.diverted.as_deref().map(<[String]>::to_vec).unwrap_or_default(),
         replay: trail.replay.as_ref().and_then(|replay| replay.id.as_deref().map(Arc::from)),
-        marks: Some(Marks { ledger: Arc::clone(&shared.ledger), handler: Arc::clone(&spec.name), now }),
+        marks: Some(Arc::clone(&shared.marks)),
     }
 }
 
@@ -210,9 +241,24 @@ fn policy_of<'s>(spec: &'s FlowSpec, job: &Job) -> &'s Policy {
     spec.policy_for(facts.message_type.as_deref())
 }
 
-/// The message is done, by this attempt when the handler was called.
-fn finish(shared: &Shared, mut job: Box<Job>, by: Option<Began>) {
-    let record = divert::recovered(&shared.spec, &mut job, by, shared.clock.now());
+/// It failed without a call of the handler.
+async fn not_called(
+    shared: &Arc<Shared>,
+    job: Box<Job>,
+    failure: Box<Failure>,
+    ticket: Ticket,
+    at: Timestamp,
+    worker: &mut Worker,
+) -> Again {
+    let began = Began { at, took: Duration::ZERO, calls: Charge::default().calls };
+    let again = failed(shared, job, failure, Charge::default(), ticket, began, &mut worker.rng).await;
+    worker.times.look(&*shared.clock);
+    again
+}
+
+/// The message is done by now, by this attempt when the handler was called.
+fn finish(shared: &Shared, mut job: Box<Job>, by: Option<Began>, now: Timestamp) {
+    let record = divert::recovered(&shared.spec, &mut job, by, now);
     if record.is_some() {
         shared.metrics.recovered();
     }
@@ -240,7 +286,7 @@ async fn failed(
     if let Action::Follow { id } = &decision.action {
         match followed(shared, &job, id).await {
             Some((lane, id)) => {
-                shared.ended(ticket, Some((Shown::Ignored, began.took)));
+                shared.ended(ticket, Some((Shown::Ignored, began.took)), shared.clock.monotonic());
                 job.forgiven(charge);
                 let random = shared.random();
                 shared.settle(held::keep(spec, job, lane, Why::Follows(id), now, random));
@@ -250,15 +296,14 @@ async fn failed(
         }
     }
 
-    let shown = if decision.endpoint_fault { Shown::Failure } else { Shown::Ignored };
-    shared.ended(ticket, Some((shown, began.took)));
+    shared.ended(ticket, decision.shown.map(|shown| (shown, began.took)), shared.clock.monotonic());
     // What finds out whether the endpoint is back is not charged for finding out that it is not.
     if decision.action == Action::Return {
         shared.alarms.raise(alarms::ENDPOINT_FAULT, now, || {
             format!("the endpoint refuses every call, whatever the message: {}", failure.message())
         });
     }
-    if (ticket.probe && shown == Shown::Failure) || decision.action == Action::Return {
+    if (ticket.probe && decision.shown == Some(Shown::Failure)) || decision.action == Action::Return {
         shared.metrics.retried("return", &decision.reason);
         job.forgiven(charge);
         shared.put_down(job, Duration::ZERO);

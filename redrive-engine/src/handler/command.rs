@@ -73,10 +73,10 @@ impl CommandHandler {
 
 #[async_trait]
 impl Handler for CommandHandler {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
         let mut command = self.line.command();
         command.stdout(Stdio::null());
-        describe(&mut command, message, context);
+        describe(&mut command, message, &context);
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Attempted::failure(self.line.not_started(&error)),

@@ -103,7 +103,7 @@ fn refused(why: impl Into<String>) -> Failure {
 
 #[async_trait]
 impl Handler for Forward {
-    async fn call(&self, _: &Message, _: &Context) -> Attempted {
+    async fn call(&self, _: &Message, _: Context) -> Attempted {
         Attempted::failure(refused("a message is sent on by its flow, and by nobody else"))
     }
 

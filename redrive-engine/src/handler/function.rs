@@ -63,8 +63,8 @@ where
     Fut: Future<Output = Result<(), E>> + Send,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
-        match (self.function)(message.clone(), context.clone()).await {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
+        match (self.function)(message.clone(), context).await {
             Ok(()) => Attempted::success(),
             Err(error) => Attempted::failure(Failure::from_error(error)),
         }

@@ -42,7 +42,7 @@ pub struct Context {
     /// How long that is.
     pub timeout: Duration,
     /// The key by which a downstream system can tell a repetition: the same across attempts and replays.
-    pub idempotency_key: Arc<str>,
+    pub idempotency_key: Text,
     /// The source's address without credentials.
     pub source: Arc<str>,
     /// The message type, found where the flow says; nothing leaves it to the message's own headers.
@@ -50,18 +50,17 @@ pub struct Context {
     /// When the message failed first.
     pub first_failure_at: Option<Timestamp>,
     /// Ids of diverted predecessors in the message's lane.
-    pub diverted: Arc<[String]>,
+    pub diverted: Vec<String>,
     /// The replay that sent it, when one did.
     pub replay: Option<Arc<str>>,
-    pub(crate) marks: Option<Marks>,
+    pub(crate) marks: Option<Arc<Marks>>,
 }
 
 /// Where `once` keeps its marks.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Marks {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) handler: Arc<str>,
-    pub(crate) now: Timestamp,
 }
 
 impl Context {
@@ -74,11 +73,11 @@ impl Context {
             calls_left: None,
             deadline: now + timeout,
             timeout,
-            idempotency_key: "".into(),
+            idempotency_key: Text::default(),
             source: "queue:detached".into(),
             message_type: None,
             first_failure_at: None,
-            diverted: Arc::new([]),
+            diverted: Vec::new(),
             replay: None,
             marks: None,
         }
@@ -107,7 +106,7 @@ impl Context {
             return Ok(None);
         }
         let value = step.await.map_err(OnceError::Step)?;
-        marks.ledger.mark_processed(&marks.handler, &[&mark], marks.now).await?;
+        marks.ledger.mark_processed(&marks.handler, &[&mark], self.started_at()).await?;
         Ok(Some(value))
     }
 }
@@ -204,7 +203,7 @@ pub enum Instead {
 #[async_trait]
 pub trait Handler: std::fmt::Debug + Send + Sync + 'static {
     /// Handles one message.
-    async fn call(&self, message: &Message, context: &Context) -> Attempted;
+    async fn call(&self, message: &Message, context: Context) -> Attempted;
 
     /// What the flow does in place of a call; nothing, as usual, when it calls.
     fn instead(&self, message: &Message, trail: &Trail, now: Timestamp) -> Option<Instead> {

@@ -126,11 +126,20 @@ impl Journal {
     /// The name of a flow's message. Whoever does not know the file's key cannot make an id that has the name of
     /// another one.
     pub fn name(&self, flow: &str, message_id: &str) -> Name {
+        // No text has this byte, so no two pairs read the same.
+        self.named(flow, 0xff, message_id.as_bytes())
+    }
+
+    /// The name of a flow's message that has no id of its own, by what it is like. Messages that are equal share it.
+    pub fn name_by_likeness(&self, flow: &str, likeness: &[u8]) -> Name {
+        self.named(flow, 0xfe, likeness)
+    }
+
+    fn named(&self, flow: &str, between: u8, known_by: &[u8]) -> Name {
         let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
         hasher.write(flow.as_bytes());
-        // No text has this byte, so no two pairs read the same.
-        hasher.write(&[0xff]);
-        hasher.write(message_id.as_bytes());
+        hasher.write(&[between]);
+        hasher.write(known_by);
         Name(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN))
     }
 

@@ -1,12 +1,11 @@
 //! A message in hand.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redrive_core::Message;
-use redrive_core::Timestamp;
 use redrive_core::headers::{Decoded, FieldSet, Trail};
+use redrive_core::{Message, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Doubt;
@@ -48,9 +47,59 @@ impl std::fmt::Display for SourceRef {
     }
 }
 
-/// A message handed out by a broker, until it is settled.
+/// A message handed out by a broker, until it is settled. It goes through many hands, so it is moved by its address.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct Delivery(Box<Held>);
+
+#[derive(Debug, Clone)]
+struct Held {
+    parts: DeliveryParts,
+    likeness: Option<[u8; 16]>,
+}
+
+impl Delivery {
+    /// What it is made of.
+    pub fn into_parts(self) -> DeliveryParts {
+        self.0.parts
+    }
+
+    /// Notes what a message that has no id of its own is like, since the id that it was given is another one each time it
+    /// is delivered: the same each time, and the same for messages that are equal.
+    #[must_use]
+    pub fn with_likeness(mut self, likeness: [u8; 16]) -> Self {
+        self.0.likeness = Some(likeness);
+        self
+    }
+
+    /// What the message is like, when it has no id of its own.
+    pub fn likeness(&self) -> Option<[u8; 16]> {
+        self.0.likeness
+    }
+}
+
+impl From<DeliveryParts> for Delivery {
+    fn from(parts: DeliveryParts) -> Self {
+        Self(Box::new(Held { parts, likeness: None }))
+    }
+}
+
+impl Deref for Delivery {
+    type Target = DeliveryParts;
+
+    fn deref(&self) -> &DeliveryParts {
+        &self.0.parts
+    }
+}
+
+impl DerefMut for Delivery {
+    fn deref_mut(&mut self) -> &mut DeliveryParts {
+        &mut self.0.parts
+    }
+}
+
+/// What a [`Delivery`] is made of.
+#[derive(Debug, Clone)]
+pub struct DeliveryParts {
     /// The broker's name for it.
     pub tag: Tag,
     /// The message as it was published; Redrive's own headers are in it and decoded in `trail`.
@@ -77,9 +126,20 @@ struct Found {
     clamped: FieldSet,
     next_delay: Option<Duration>,
     body_is_gone: bool,
+    left_to: Option<Text>,
 }
 
 impl Carried {
+    /// Notes whose copy it is, unless the ledger knows it.
+    pub fn leave_to(&mut self, another: Text) {
+        self.0.get_or_insert_default().left_to = Some(another);
+    }
+
+    /// Whose copy it is, unless the ledger knows it; nothing when it is the flow's own.
+    pub fn left_to(&self) -> Option<&Text> {
+        self.0.as_ref().and_then(|found| found.left_to.as_ref())
+    }
+
     /// Notes that the message's body lay elsewhere and is gone: it is no message without one, and is never handled.
     pub fn lose_body(&mut self) {
         self.0.get_or_insert_default().body_is_gone = true;

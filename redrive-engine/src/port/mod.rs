@@ -25,7 +25,7 @@ pub use broker::{
 };
 pub use clock::{Clock, SystemClock};
 pub use control::{Control, ControlKind, Order, Quarantine, QuarantineError};
-pub use delivery::{Carried, Delivery, SourceRef, Tag};
+pub use delivery::{Carried, Delivery, DeliveryParts, SourceRef, Tag};
 pub use entry::{
     Counts, Entry, EntryId, EntryState, ErrorShown, Group, HistoryLine, MessageShown, Payload, SafeToReplay,
     SourceShown, StateCount,

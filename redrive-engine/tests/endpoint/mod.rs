@@ -176,7 +176,7 @@ pub fn context() -> Context {
 }
 
 pub async fn call(handler: &dyn Handler, message: &Message) -> Attempted {
-    handler.call(message, &context()).await
+    handler.call(message, context()).await
 }
 
 pub fn failure(attempted: Attempted) -> Failure {

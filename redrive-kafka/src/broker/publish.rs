@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use redrive_core::{Message, Text};
 use redrive_engine::port::{
-    Carried, Delivery, NewMessage, Outcome, PortError, Published, Refusal, Settlement, SourceRef, Tag,
+    Carried, Delivery, DeliveryParts, NewMessage, Outcome, PortError, Published, Refusal, Settlement,
+    SourceRef, Tag,
 };
 
 use super::{KafkaBroker, blocking};
@@ -109,20 +110,20 @@ impl KafkaBroker {
         let message = Message { id: Text::from(id.clone()), key, body, headers, content_type: None };
         let source = SourceRef { kind: KIND.into(), name: Arc::clone(topic), partition: None, offset: None };
         let ready_at = self.clock.now();
-        let delivery = Delivery {
+        let delivery = Delivery::from(DeliveryParts {
             tag: Tag::APART,
             message,
             trail: Carried::default(),
             source,
             ready_at,
             redelivered: false,
-        };
+        });
         (id, delivery)
     }
 }
 
 fn plain_copy(topic: &Arc<str>, delivery: Delivery) -> Copy {
-    let Message { key, body, headers, .. } = delivery.message;
+    let Message { key, body, headers, .. } = delivery.into_parts().message;
     Copy {
         topic: Arc::clone(topic),
         partition: None,

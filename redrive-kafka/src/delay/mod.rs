@@ -9,5 +9,5 @@ pub(crate) mod names;
 mod plan;
 mod window;
 
-pub(crate) use plan::Delays;
+pub(crate) use plan::{Delays, Step};
 pub(crate) use window::{Waiting, Window};

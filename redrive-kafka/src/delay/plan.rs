@@ -158,8 +158,9 @@ impl Delays {
         Some(Step { topic, rest: (!rest.is_empty()).then(|| Text::from(rest.join(","))) })
     }
 
-    /// How long a record stays that was appended to a topic at a time. It follows from the record alone, so that every
-    /// reader of the topic comes to the same.
+    /// How long a record stays that was appended to a topic at a time. Whether it is due then follows from the record and
+    /// its topic alone, so that every reader comes to the same, also one of another mode: roles that run apart leave records
+    /// to each other by it. Where no topics have levels any more, it is due where it lies.
     ///
     /// A record without a due time waits as long as its level: it is never handed out at once.
     pub(crate) fn stay(&self, topic: &str, appended: Timestamp, trail: &Carried) -> Stay {
@@ -169,13 +170,13 @@ impl Delays {
             return Stay { until: appended + wait, last: true };
         };
         let due = due.min(appended + self.believed);
-        let hops = matches!(self.mode, DelayMode::Cascade | DelayMode::Tiered | DelayMode::Pointer);
-        let Some(level) = level.filter(|_| hops) else { return Stay { until: due, last: true } };
+        let Some(level) = level else { return Stay { until: due, last: true } };
         let end = appended + level.duration();
         if due <= end + Ladder::slack(level) {
             return Stay { until: due, last: true };
         }
-        Stay { until: end, last: false }
+        let hops = matches!(self.mode, DelayMode::Cascade | DelayMode::Tiered | DelayMode::Pointer);
+        Stay { until: if hops { end } else { due }, last: false }
     }
 
     /// When a record is due that was appended at a time, as its headers say.

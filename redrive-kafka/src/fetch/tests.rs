@@ -43,14 +43,14 @@ async fn a_message_is_found_by_its_place_alone() {
 
 fn found(topic: &str, body: Option<&'static [u8]>, trail: Trail) -> Delivery {
     let name: Arc<str> = topic.into();
-    Delivery {
+    Delivery::from(DeliveryParts {
         tag: Tag::APART,
         message: Message { body: body.map(bytes::Bytes::from_static), ..Message::default() },
         trail: Carried::from(trail),
         source: record::place(&name, 0, 0),
         ready_at: Timestamp::from_millis(0),
         redelivered: false,
-    }
+    })
 }
 
 #[test]

@@ -134,44 +134,41 @@ impl Book {
 
     /// It is handed out.
     pub(crate) fn hand_out(&mut self, offset: i64) -> bool {
-        let moved = self.step(offset, Stage::Here, Stage::Out);
+        let moved = self.step(offset, Stage::Here, Stage::Out).is_some();
         self.out += usize::from(moved);
         moved
     }
 
     /// It is given back as it was.
     pub(crate) fn give_back(&mut self, offset: i64) -> bool {
-        let moved = self.step(offset, Stage::Out, Stage::Here);
+        let moved = self.step(offset, Stage::Out, Stage::Here).is_some();
         self.out -= usize::from(moved);
         moved
     }
 
     /// The settler takes it.
     pub(crate) fn take(&mut self, offset: i64) -> bool {
-        self.step(offset, Stage::Out, Stage::Ending)
+        self.step(offset, Stage::Out, Stage::Ending).is_some()
     }
 
     /// The settler could not end it.
     pub(crate) fn keep(&mut self, offset: i64) -> bool {
-        self.step(offset, Stage::Ending, Stage::Out)
+        self.step(offset, Stage::Ending, Stage::Out).is_some()
     }
 
     /// It becomes part of the commit that is under way.
     pub(crate) fn go(&mut self, offset: i64) -> bool {
-        self.step(offset, Stage::Ending, Stage::Going)
+        self.step(offset, Stage::Ending, Stage::Going).is_some()
     }
 
     /// That commit failed.
     pub(crate) fn stay(&mut self, offset: i64) -> bool {
-        self.step(offset, Stage::Going, Stage::Ending)
+        self.step(offset, Stage::Going, Stage::Ending).is_some()
     }
 
     /// That commit is durable.
     pub(crate) fn finish(&mut self, offset: i64) -> bool {
-        let Ok(place) = self.slots.binary_search_by_key(&offset, |slot| slot.offset) else { return false };
-        if !self.step(offset, Stage::Going, Stage::Done) {
-            return false;
-        }
+        let Some(place) = self.step(offset, Stage::Going, Stage::Done) else { return false };
         self.open -= 1;
         self.out -= 1;
         let (left, right) = (self.is_done(place.wrapping_sub(1)), self.is_done(place + 1));
@@ -220,15 +217,21 @@ impl Book {
         self.before.iter().copied().filter(|range| range.0 > from).collect()
     }
 
-    fn step(&mut self, offset: i64, from: Stage, to: Stage) -> bool {
-        let Ok(place) = self.slots.binary_search_by_key(&offset, |slot| slot.offset) else { return false };
-        match self.slots.get_mut(place) {
-            Some(slot) if slot.stage == from => {
-                slot.stage = to;
-                true
-            }
-            _ => false,
+    /// Moves a record on; where its slot is, when it stood there.
+    fn step(&mut self, offset: i64, from: Stage, to: Stage) -> Option<usize> {
+        let place = self.place(offset)?;
+        let slot = self.slots.get_mut(place).filter(|slot| slot.stage == from)?;
+        slot.stage = to;
+        Some(place)
+    }
+
+    /// The slot of a record. Most partitions have no gaps, so that it is as far from the first as its offset says.
+    fn place(&self, offset: i64) -> Option<usize> {
+        let guess = usize::try_from(offset.checked_sub(self.slots.front()?.offset)?).ok()?;
+        if self.slots.get(guess).is_some_and(|slot| slot.offset == offset) {
+            return Some(guess);
         }
+        self.slots.binary_search_by_key(&offset, |slot| slot.offset).ok()
     }
 
     fn is_done(&self, place: usize) -> bool {

@@ -178,20 +178,33 @@ impl Member {
         left
     }
 
-    /// Puts a delivery back to where it was.
-    pub(crate) fn give_back(&self, delivery: &Delivery) -> bool {
+    /// Puts deliveries back to where they were, all at once: whoever reads one of them reads those before it first. No for
+    /// one that is not ours any more.
+    pub(crate) fn give_back(&self, deliveries: &[&Delivery]) -> Vec<bool> {
         let mut desk = self.desk();
         let closed = desk.closed;
-        let Some(stream) = desk.stream(delivery.tag) else { return false };
-        if !stream.book.give_back(offset(delivery.tag)) {
-            return false;
+        let mut put = |delivery: &&Delivery| {
+            let Some(stream) = desk.stream(delivery.tag) else { return false };
+            if !stream.book.give_back(offset(delivery.tag)) {
+                return false;
+            }
+            if !stream.draining && !closed {
+                stream.put((*delivery).clone(), true);
+            }
+            true
+        };
+        // What has waited goes to the front, so that the first one goes there last.
+        let mut back: Vec<bool> = if self.waits {
+            deliveries.iter().rev().map(&mut put).collect()
+        } else {
+            deliveries.iter().map(&mut put).collect()
+        };
+        if self.waits {
+            back.reverse();
         }
-        if !stream.draining && !closed {
-            stream.put(delivery.clone(), true);
-            drop(desk);
-            self.arrived.notify_one();
-        }
-        true
+        drop(desk);
+        self.arrived.notify_one();
+        back
     }
 
     /// A stream stands still for one of its messages, or goes on.
@@ -489,3 +502,6 @@ impl Member {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,5 +13,7 @@ mod watch;
 
 pub(crate) use member::{Member, Ties};
 pub(crate) use source::KafkaSource;
+#[cfg(test)]
+pub(crate) use stream::Allowance;
 pub(crate) use thread::{Reader, Reading, Waits};
 pub(crate) use watch::Watch;

@@ -1,9 +1,11 @@
 //! The thread of a member: polls, answers rebalances, hands records on.
 
+mod anew;
 mod group;
+mod nowhere;
 mod waiting;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::TopicPartitionList;
 use redrive_core::Timestamp;
 use redrive_engine::adapter::Alarms;
 use redrive_engine::port::{Clock, Delivery, PortError};
@@ -82,6 +84,12 @@ pub(crate) struct Reader {
     full: HashSet<u32>,
     /// Streams that hold their share of what waits.
     ahead: HashSet<u32>,
+    /// Streams that are to be read from their beginning, which nobody has found yet.
+    anew: BTreeSet<u32>,
+    /// When a beginning was looked for last, in vain.
+    sought: Option<Instant>,
+    /// Streams that the client does not read, since nobody says where: each with its place.
+    nowhere: BTreeMap<u32, String>,
     underway: Option<Underway>,
     waiting: Window<Waits>,
     moving: Arc<AtomicUsize>,
@@ -94,13 +102,16 @@ impl Reader {
     pub(crate) fn new(with: Reading, consumer: Arc<BaseConsumer<Watch>>) -> Self {
         Self {
             waiting: Window::new(with.flow.window),
-            carver: Carver::new(with.copies.rules()),
+            carver: Carver::new(with.copies.rules(), &with.flow),
             with,
             consumer,
             spots: Vec::new(),
             paused: HashSet::new(),
             full: HashSet::new(),
             ahead: HashSet::new(),
+            anew: BTreeSet::new(),
+            sought: None,
+            nowhere: BTreeMap::new(),
             underway: None,
             moving: Arc::default(),
             closed: false,
@@ -112,12 +123,14 @@ impl Reader {
     pub(crate) fn run(mut self) {
         while !self.with.member.may_leave() {
             self.answer_group();
+            self.go_to_beginnings();
             self.look_at_waiting();
             self.hold_back();
             self.tell_lag();
             self.read();
         }
         self.with.settler.end();
+        self.is_somewhere_again();
         self.consumer.context().leave();
         self.consumer.unsubscribe();
         self.with.member.leave();
@@ -209,32 +222,10 @@ impl Reader {
         }
     }
 
-    /// A partition goes back to offsets that were read before: its topic was deleted and made anew. What is in hand of
-    /// the old one is nobody's any more, and the new one is read from its beginning.
-    fn begin_anew(&mut self, stream: u32) {
-        let Some(place) = self.spots.iter().position(|spot| spot.stream == stream) else { return };
-        let old = self.spots[place].clone();
-        tracing::warn!(topic = %old.topic, partition = old.partition, "a topic was made anew; it is read from its beginning");
-        self.with.member.drain(&[stream]);
-        self.waiting.remove_stream(stream);
-        while !self.with.member.give_up(&[stream]) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.spots[place] = self.with.member.open(&old.topic, old.partition, None);
-        self.waiting.add_stream(stream, self.with.copies.delays().least_in(&old.topic));
-        // What lies before the record that showed it would be left out otherwise.
-        while let Err(error) = self.consumer.seek(&old.topic, old.partition, Offset::Beginning, COMMITTED) {
-            tracing::warn!(%error, topic = %old.topic, partition = old.partition, "cannot go to the beginning");
-            if self.with.member.has_ended() || self.consumer.context().takes_next() {
-                return;
-            }
-            std::thread::sleep(POLL);
-        }
-    }
-
-    fn trouble(&self, error: &KafkaError) {
+    fn trouble(&mut self, error: &KafkaError) {
         let group = &self.with.member.group;
         match error {
+            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => self.is_nowhere(),
             KafkaError::MessageConsumptionFatal(code) => {
                 tracing::error!(group, %code, "the member has failed for good");
                 let text = format!("reading as `{group}` has failed for good, a restart is needed: {code}");

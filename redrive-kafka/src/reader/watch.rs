@@ -77,6 +77,11 @@ impl Watch {
         lock(&self.changes).pop_front()
     }
 
+    /// Tells of a change.
+    pub(super) fn add(&self, change: Change) {
+        lock(&self.changes).push_back(change);
+    }
+
     /// Whether the next change takes something away.
     pub(crate) fn takes_next(&self) -> bool {
         matches!(lock(&self.changes).front(), Some(Change::Revoked { .. }))
@@ -147,6 +152,6 @@ impl ConsumerContext for Watch {
         } else {
             Change::Revoked { partitions: named, lost: consumer.assignment_lost() }
         };
-        lock(&self.changes).push_back(change);
+        self.add(change);
     }
 }

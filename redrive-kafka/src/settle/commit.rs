@@ -1,5 +1,6 @@
 //! Commits of a member's positions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,22 @@ pub(super) fn is_changing(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// Commits without a transaction.
+/// Whether a group does not take the position of one partition, so that the others can be committed without it.
+pub(super) fn is_of_position(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    client::is_missing(code) || matches!(code, Code::OffsetMetadataTooLarge | Code::TopicAuthorizationFailed)
+}
+
+/// The places of a group, by the partition that they were read from.
+pub(super) fn by_stream(group: &[usize], entries: &[Entry]) -> Vec<Vec<usize>> {
+    let mut parts: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for place in group {
+        parts.entry(entries[*place].tag.stream).or_default().push(*place);
+    }
+    parts.into_values().collect()
+}
+
+/// Commits without a transaction. Where some of several positions are taken and others are not, that is an error too.
 pub(crate) fn commit(
     consumer: &BaseConsumer<Watch>,
     positions: &[(Arc<str>, i32, Position)],

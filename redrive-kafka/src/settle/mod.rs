@@ -112,3 +112,6 @@ impl Settler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ impl Plain {
 
     pub(super) fn warm_up(&mut self) {
         if let Err(error) = self.producers.get() {
-            tracing::warn!(%error, "no producer yet");
+            tracing::warn!(error = client::shown(&error), "no producer yet");
         }
     }
 
@@ -60,7 +60,7 @@ impl Plain {
             let (left, right) = failed.split_at(failed.len() / 2);
             groups.extend([left.to_vec(), right.to_vec()]);
         }
-        self.release(entries, &ready);
+        self.release_all(entries, ready);
     }
 
     /// Writes the copies of these; the written ones are ready. The answer is those that were refused, to be tried in
@@ -74,7 +74,7 @@ impl Plain {
                 send(|copy| producers.of(&copy.topic), all, &reports, client::ANSWER);
             }
             Err(error) => {
-                let why = format!("no producer for copies: {error}");
+                let why = format!("no producer for copies: {}", client::shown(&error));
                 for place in group {
                     entries[*place].away(&why);
                 }
@@ -117,11 +117,35 @@ impl Plain {
         refused
     }
 
-    /// Releases the originals.
-    fn release(&mut self, entries: &mut [Entry], ready: &[usize]) {
-        if ready.is_empty() {
-            return;
+    /// Releases the originals. What keeps the position of one partition from being committed keeps no other one's.
+    fn release_all(&mut self, entries: &mut [Entry], ready: Vec<usize>) {
+        let mut groups = vec![ready];
+        let mut released = false;
+        while let Some(group) = groups.pop() {
+            if group.is_empty() {
+                continue;
+            }
+            let Err(error) = self.release(entries, &group) else {
+                released |= group.iter().any(|place| !entries[*place].copies.is_empty());
+                continue;
+            };
+            let parts = commit::by_stream(&group, entries);
+            if parts.len() > 1 && error.rdkafka_error_code().is_some_and(commit::is_of_position) {
+                groups.extend(parts);
+                continue;
+            }
+            let why = format!("the positions were not committed: {error}");
+            for place in group {
+                entries[place].away(&why);
+            }
         }
+        if released {
+            Trouble::new(&self.with).is_over(entries);
+        }
+    }
+
+    /// Releases the originals in one commit.
+    fn release(&mut self, entries: &mut [Entry], ready: &[usize]) -> Result<(), KafkaError> {
         let begun = Instant::now();
         let tags: Vec<Tag> = ready.iter().map(|place| entries[*place].tag).collect();
         let positions = self.with.member.go(&tags);
@@ -131,11 +155,7 @@ impl Plain {
         };
         if let Err(error) = committed {
             self.with.member.stay(&tags);
-            let why = format!("the positions were not committed: {error}");
-            for place in ready {
-                entries[*place].away(&why);
-            }
-            return;
+            return Err(error);
         }
         fail::point("kafka.after_release");
         self.with.member.finish(&tags);
@@ -145,8 +165,6 @@ impl Plain {
             let places = self.written.remove(&entry.tag).unwrap_or_default();
             entry.done(commit::place(entry, &places));
         }
-        if ready.iter().any(|place| !entries[*place].copies.is_empty()) {
-            Trouble::new(&self.with).is_over(entries);
-        }
+        Ok(())
     }
 }

@@ -4,7 +4,6 @@
 //! librdkafka asks again after 20 ms only. So there are two that take turns: transactions still follow one another, and
 //! of two positions that a group was given it keeps the later one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,7 +75,8 @@ impl Transactions {
     pub(super) fn warm_up(&mut self) {
         for _ in 0..self.producers.len() {
             if let Err(error) = self.producer() {
-                tracing::warn!(group = self.with.member.group, %error, "no transactional producer yet");
+                let error = client::shown(&error);
+                tracing::warn!(group = self.with.member.group, error, "no transactional producer yet");
             }
             self.pass_on();
         }
@@ -142,7 +142,7 @@ impl Transactions {
                     groups.push(group);
                 }
                 Attempt::Position(why) => {
-                    let parts = by_stream(&group, entries);
+                    let parts = commit::by_stream(&group, entries);
                     if parts.len() > 1 {
                         groups.extend(parts);
                     } else {
@@ -217,7 +217,9 @@ impl Transactions {
         }
         let producer = match self.producer() {
             Ok(producer) => producer,
-            Err(error) => return Attempt::Away(format!("no transaction can be begun: {error}")),
+            Err(error) => {
+                return Attempt::Away(format!("no transaction can be begun: {}", client::shown(&error)));
+            }
         };
         if let Err(error) = producer.begin_transaction() {
             self.drop_producer();
@@ -306,12 +308,14 @@ impl Transactions {
             let attempt = match known {
                 Ok(true) => Attempt::Done(places),
                 Ok(false) => Attempt::Away(format!("a transaction failed: {error}")),
-                Err(other) if self.with.member.has_ended() => {
-                    Attempt::Away(format!("it is not known whether a transaction failed: {other}"))
-                }
+                Err(other) if self.with.member.has_ended() => Attempt::Away(format!(
+                    "it is not known whether a transaction failed: {}",
+                    client::shown(&other)
+                )),
                 Err(other) => {
                     let why = format!(
-                        "`{about}` does not say whether a transaction was committed, and settles nothing until it does: {other}"
+                        "`{about}` does not say whether a transaction was committed, and settles nothing until it does: {}",
+                        client::shown(&other)
                     );
                     self.with.alarms.raise("transaction_unknown", &about, why);
                     std::thread::sleep(pause);
@@ -356,26 +360,10 @@ impl Transactions {
 
 /// Whether a failed commit is about the position of one partition, so that the others can be committed without it.
 fn not_committed(error: &KafkaError, why: String) -> Attempt {
-    use RDKafkaErrorCode as Code;
     match code_of(error) {
-        Some(
-            Code::OffsetMetadataTooLarge
-            | Code::TopicAuthorizationFailed
-            | Code::UnknownTopicOrPartition
-            | Code::UnknownTopic
-            | Code::UnknownPartition,
-        ) => Attempt::Position(why),
+        Some(code) if commit::is_of_position(code) => Attempt::Position(why),
         _ => Attempt::Away(why),
     }
-}
-
-/// The places of a group, by the partition that they were read from.
-fn by_stream(group: &[usize], entries: &[Entry]) -> Vec<Vec<usize>> {
-    let mut parts: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for place in group {
-        parts.entry(entries[*place].tag.stream).or_default().push(*place);
-    }
-    parts.into_values().collect()
 }
 
 /// Whether a topic as a whole does not take copies, rather than one record.

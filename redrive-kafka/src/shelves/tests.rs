@@ -205,14 +205,14 @@ fn a_place_and_its_words_say_how_a_message_stands() {
             all.push(PARKED, "true");
         }
         let entry_id = own.then(|| "0190-entry".into());
-        Delivery {
+        Delivery::from(redrive_engine::port::DeliveryParts {
             tag: redrive_engine::port::Tag::APART,
             message: Message { headers: all, ..Message::default() },
             trail: Trail { entry_id, ..Trail::default() }.into(),
             source: crate::record::place(&topic.into(), 0, 0),
             ready_at: redrive_core::Timestamp::from_millis(0),
             redelivered: false,
-        }
+        })
     };
     let (dead, parked) = (EntryState::Dead, EntryState::Parked);
     assert_eq!(standing(&flow, &lies("orders.dlq", false, true)), (dead, false));

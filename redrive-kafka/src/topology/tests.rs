@@ -87,6 +87,25 @@ async fn drift_is_named_and_what_loses_messages_is_refused() {
     );
 }
 
+/// A topic with fewer copies than are wanted, by the source or by the flow, is lost with fewer brokers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_with_fewer_copies_is_named() {
+    let Some(mut place) = Place::new() else { return };
+    place.source(1).await;
+    let (look, facts, topology) = planned(&place).await;
+    apply(&look, &facts, &topology).await.unwrap();
+    place.flow.new_topics.replication = Some(3);
+    let (look, facts, topology) = planned(&place).await;
+    for topic in &topology[1..] {
+        assert!(
+            topic.drift.iter().any(|why| why.starts_with("replication is 1 and should be 3")),
+            "{topic:?}"
+        );
+    }
+    // It loses no message as long as its broker is there.
+    apply(&look, &facts, &topology).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delay_topic_that_forgets_too_early_is_refused() {
     let Some(mut place) = Place::new() else { return };

@@ -125,6 +125,40 @@ async fn a_partition_that_comes_while_others_are_in_the_group_is_not_read() {
     seat.leave().await;
 }
 
+/// Where `auto.offset.reset` says that no position is to be chosen, what has none is not read. That stays said while the
+/// other partitions are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_without_a_position_is_named_where_none_is_to_be_chosen() {
+    let Some(stage) = Stage::shared("nowhere") else { return };
+    stage.topics(2).await;
+    stage.produce(&stage.name, 1, 0..5).await;
+    let mut seat = Seat::new(stage.flow()).await;
+    let taken = seat.take(5).await;
+    seat.end(&taken, &Outcome::Ack).await;
+    seat.leave().await;
+
+    let mut flow = stage.flow();
+    flow.client.options.insert("auto.offset.reset".to_owned(), "error".to_owned());
+    let mut seat = Seat::new(flow).await;
+    let why = raised(&seat, "cannot_read").await;
+    assert!(why.contains(&format!("`{name}` does not read {name}/0", name = stage.name)), "{why}");
+    assert!(why.contains("`auto.offset.reset`") && why.contains("--reset-offsets"), "{why}");
+    stage.produce(&stage.name, 0, 5..10).await;
+    stage.produce(&stage.name, 1, 10..15).await;
+    let taken = seat.take(5).await;
+    assert_eq!(numbers(&taken), (10..15).collect::<Vec<_>>());
+    seat.end(&taken, &Outcome::Ack).await;
+    assert!(alarm(&seat, "cannot_read").is_some(), "the others being read is no news of this one");
+    seat.leave().await;
+
+    let mut seat = Seat::new(stage.flow()).await;
+    let taken = seat.take(5).await;
+    assert_eq!(numbers(&taken), (5..10).collect::<Vec<_>>());
+    assert_eq!(seat.broker.alarms(), []);
+    seat.end(&taken, &Outcome::Ack).await;
+    seat.leave().await;
+}
+
 /// A right that is missing cannot be had from the Kafka of the tests, which asks nobody for rights: it is librdkafka's own
 /// imitation of a cluster that refuses here.
 #[tokio::test(flavor = "multi_thread")]

@@ -20,19 +20,19 @@ use crate::stage::{Stage, eventually, sorted};
 
 /// A call of the handler: by whom, with which message, which attempt, and whether it succeeded.
 #[derive(Debug, Clone)]
-struct Called {
+pub(crate) struct Called {
     member: usize,
-    id: String,
-    attempt: u32,
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
     succeeded: bool,
 }
 
 /// What the handlers of all members have in common.
 #[derive(Default)]
-struct Journal(Mutex<Vec<Called>>);
+pub(crate) struct Journal(Mutex<Vec<Called>>);
 
 impl Journal {
-    fn calls(&self) -> Vec<Called> {
+    pub(crate) fn calls(&self) -> Vec<Called> {
         self.0.lock().unwrap().clone()
     }
 
@@ -41,7 +41,7 @@ impl Journal {
     }
 
     /// Waits until this holds of all calls so far.
-    async fn until(&self, what: &str, mut holds: impl FnMut(&[Called]) -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut(&[Called]) -> bool) {
         eventually(what, async || holds(&self.calls()).then_some(())).await;
     }
 }
@@ -54,20 +54,20 @@ fn id(stage: &Stage, partition: i32, offset: usize) -> String {
 /// Whether an attempt with a message succeeds, by its number.
 type Succeeds = dyn Fn(&Message, u32) -> bool + Send + Sync;
 
-struct Company<'a> {
+pub(crate) struct Company<'a> {
     stage: &'a Stage,
-    kafka: KafkaFlow,
+    pub(crate) kafka: KafkaFlow,
     policy: Value,
-    journal: Arc<Journal>,
+    pub(crate) journal: Arc<Journal>,
     /// Whether an attempt with this message succeeds.
     succeeds: Arc<Succeeds>,
     /// The ledger that all members share.
-    store: Option<Arc<Store>>,
+    pub(crate) store: Option<Arc<Store>>,
     members: usize,
 }
 
 impl<'a> Company<'a> {
-    fn new(
+    pub(crate) fn new(
         stage: &'a Stage,
         policy: Value,
         succeeds: impl Fn(&Message, u32) -> bool + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl<'a> Company<'a> {
     }
 
     /// Starts another member, with its number.
-    async fn join(&mut self) -> (usize, Flow) {
+    pub(crate) async fn join(&mut self) -> (usize, Flow) {
         let member = self.members;
         self.members += 1;
         let (journal, succeeds) = (Arc::clone(&self.journal), Arc::clone(&self.succeeds));
@@ -140,12 +140,13 @@ impl<'a> Company<'a> {
     }
 }
 
-/// A flow that is gone without a word to its broker: what is in hand is given up.
-async fn vanish(flow: Flow) {
+/// Drops a flow: what is in hand is given up, and its group is told. A member that is gone without a word is in `groups`, and in
+/// the tests that kill the binary.
+async fn give_up(flow: Flow) {
     tokio::task::spawn_blocking(move || drop(flow)).await.unwrap();
 }
 
-/// A partition stands at a message that fails again and again, while members join, leave and vanish: another member goes on
+/// A partition stands at a message that fails again and again, while members join, leave and are dropped: another member goes on
 /// with that message, the other partitions go on all the while, and nothing is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_stands_changes_hands() {
@@ -179,7 +180,7 @@ async fn a_partition_that_stands_changes_hands() {
         })
         .await;
     }
-    // Whoever has the head leaves; whoever has it then vanishes.
+    // Whoever has the head leaves; whoever has it then is dropped.
     for orderly in [true, false] {
         let before = tried(&journal.calls());
         journal.until("the head is tried by somebody", |calls| tried(calls) > before).await;
@@ -188,7 +189,7 @@ async fn a_partition_that_stands_changes_hands() {
         if orderly {
             flow.stop().await;
         } else {
-            vanish(flow).await;
+            give_up(flow).await;
         }
         let others = |calls: &[Called]| {
             calls.iter().rposition(|call| call.member == owner).map_or(0, |last| {
@@ -243,7 +244,7 @@ async fn a_count_changes_hands_with_its_partition() {
     other.stop().await;
 }
 
-/// Messages wait in a delay topic while members join, leave and vanish: each is tried again when it is due.
+/// Messages wait in a delay topic while members join, leave and are dropped: each is tried again when it is due.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_changes_hands() {
     const ALL: usize = 10;
@@ -268,19 +269,19 @@ async fn what_waits_changes_hands() {
     let (_, second) = company.join().await;
     first.stop().await;
     let (_, third) = company.join().await;
-    vanish(second).await;
+    give_up(second).await;
     journal.until("all were tried again", each(2)).await;
     company.settled(&[ALL, ALL]).await;
     third.stop().await;
     for id in &all {
         let attempts: Vec<u32> = journal.of(id).iter().map(|call| call.attempt).collect();
-        // Only what was in the hands of the one that vanished may be tried once more.
+        // Only what was in the hands of the one that was dropped may be tried once more.
         assert!(matches!(attempts[..], [1, 2] | [1, 2, 2]), "{id}: {attempts:?}");
     }
     assert!(stage.read(&format!("{}.dlq", stage.name)).await.is_empty());
 }
 
-/// Members join, leave and vanish while messages are dead-lettered: each dead letter is there once.
+/// Members join, leave and are dropped while messages are dead-lettered: each dead letter is there once.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_settled_once_while_members_come_and_go() {
     const WAVE: usize = 60;
@@ -315,7 +316,7 @@ async fn dead_letters_are_settled_once_while_members_come_and_go() {
     wave().await;
     first.stop().await;
     wave().await;
-    vanish(second).await;
+    give_up(second).await;
     let (written, all) = wave().await;
     company.settled(&written).await;
     third.stop().await;

@@ -1,12 +1,13 @@
 //! Members come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Settlement};
 use redrive_kafka::{KafkaFlow, SettleMode};
 
-use crate::stage::{Seat, Stage, eventually, numbers, sorted};
+use crate::stage::{Seat, Stage, StillClock, eventually, numbers, sorted};
 
 fn member(stage: &Stage, name: &str, settle: SettleMode) -> KafkaFlow {
     let mut flow = KafkaFlow { settle, instance: name.to_owned(), ..stage.flow() };
@@ -15,19 +16,28 @@ fn member(stage: &Stage, name: &str, settle: SettleMode) -> KafkaFlow {
 }
 
 /// What each record came to, over all members: how often it came, how often it was settled.
-#[derive(Default)]
 pub(crate) struct Tally {
     all: BTreeMap<usize, (u32, u32)>,
     /// Those that went to the dead letters.
     dead: BTreeSet<usize>,
-}
-
-/// Every third one goes to the dead letters.
-fn outcome(one: &Delivery) -> Outcome {
-    if one.tag.number.is_multiple_of(3) { Outcome::DeadLetter } else { Outcome::Ack }
+    outcome: fn(&Delivery) -> Outcome,
 }
 
 impl Tally {
+    /// Every third one goes to the dead letters.
+    pub(crate) fn of_thirds() -> Self {
+        Self::with(|one| if one.tag.number.is_multiple_of(3) { Outcome::DeadLetter } else { Outcome::Ack })
+    }
+
+    /// All of them go to the dead letters.
+    pub(crate) fn of_dead() -> Self {
+        Self::with(|_| Outcome::DeadLetter)
+    }
+
+    fn with(outcome: fn(&Delivery) -> Outcome) -> Self {
+        Self { all: BTreeMap::new(), dead: BTreeSet::new(), outcome }
+    }
+
     /// Settles what a member has.
     pub(crate) async fn settle(&mut self, seat: &Seat, deliveries: &[Delivery]) {
         let mut open: Vec<Delivery> = deliveries.to_vec();
@@ -36,7 +46,7 @@ impl Tally {
         }
         eventually("a batch is settled", async || {
             let batch: Vec<Settlement> =
-                open.iter().map(|one| Settlement::plain(one.clone(), outcome(one))).collect();
+                open.iter().map(|one| Settlement::plain(one.clone(), (self.outcome)(one))).collect();
             let answers = seat.broker.settle(&batch).await;
             let mut again = Vec::new();
             for (one, answer) in open.drain(..).zip(answers) {
@@ -44,12 +54,12 @@ impl Tally {
                     Ok(_) => {
                         let number = numbers(std::slice::from_ref(&one))[0];
                         self.all.entry(number).or_default().1 += 1;
-                        if outcome(&one) == Outcome::DeadLetter {
+                        if (self.outcome)(&one) == Outcome::DeadLetter {
                             self.dead.insert(number);
                         }
                     }
                     Err(PortError::Unavailable(_)) => again.push(one),
-                    // It went to another member, who will have it again.
+                    // Whoever has its partition now will have it again.
                     Err(PortError::Refused(Refusal::NotFound { what: "delivery", .. })) => {}
                     Err(other) => panic!("{other}"),
                 }
@@ -76,8 +86,8 @@ impl Tally {
     }
 }
 
-/// Members join, leave and vanish while all of them settle: every record is settled once, its dead letter written once,
-/// and no commit is lost.
+/// Members join, leave, and stand still for longer than their group waits for them, while all of them settle: every record is
+/// settled once, its dead letter written once, and no commit is lost. Who stood still settles nothing of what went to others.
 async fn members_come_and_go(mode: SettleMode) {
     const ALL: usize = 3_000;
     let Some(stage) = Stage::shared("rebalance") else { return };
@@ -86,14 +96,19 @@ async fn members_come_and_go(mode: SettleMode) {
         let first = usize::try_from(partition).unwrap() * ALL / 6;
         stage.produce(&stage.name, partition, first..first + ALL / 6).await;
     }
-    let mut tally = Tally::default();
+    let mut tally = Tally::of_thirds();
     let mut first = Seat::new(member(&stage, "first", mode)).await;
     let some = first.take(100).await;
     tally.settle(&first, &some).await;
 
     // A second one joins while the first has records in hand.
     let in_hand = first.take(300).await;
-    let mut second = Seat::new(member(&stage, "second", mode)).await;
+    let clock = Arc::new(StillClock::default());
+    let mut flow = member(&stage, "second", mode);
+    for timeout in ["session.timeout.ms", "max.poll.interval.ms"] {
+        flow.client.options.insert(timeout.to_owned(), "6000".to_owned());
+    }
+    let mut second = Seat::with_clock(flow, clock.clone()).await;
     tally.settle(&first, &in_hand).await;
     let of_second = second.take(100).await;
     tally.settle(&second, &of_second).await;
@@ -107,11 +122,10 @@ async fn members_come_and_go(mode: SettleMode) {
     let of_third = third.take(50).await;
     tally.settle(&third, &of_third).await;
 
-    // One leaves in an orderly way with nothing in hand, one vanishes with its hands full.
+    // One leaves in an orderly way with nothing in hand, one is gone without a word with its hands full.
     third.leave().await;
     let lost = second.take(50).await;
-    drop(second.source);
-    tokio::task::spawn_blocking(move || drop(second.broker)).await.unwrap();
+    clock.stand_still(true);
 
     while tally.settled() < ALL {
         let taken = first.take(1).await;
@@ -120,8 +134,21 @@ async fn members_come_and_go(mode: SettleMode) {
         tally.settle(&first, &more).await;
     }
     tally.each_was_settled_once();
-    let vanished = numbers(&lost);
-    assert!(vanished.iter().all(|number| tally.all.contains_key(number)), "what vanished came again");
+    // It has the answers of its calls, and its group has given it up. Plainly settled, copies come first whoever it is.
+    let outcome = if mode == SettleMode::Transactional { Outcome::DeadLetter } else { Outcome::Ack };
+    let late = second.settle(&lost, &outcome).await;
+    assert!(late.iter().all(Result::is_err), "{mode:?}, while it stands still: {late:?}");
+    clock.stand_still(false);
+    eventually("it knows that they are not its own", async || {
+        let late = second.settle(&lost, &outcome).await;
+        assert!(late.iter().all(Result::is_err), "{mode:?}, when it goes on: {late:?}");
+        let gone = |one: &Result<_, PortError>| {
+            matches!(one, Err(PortError::Refused(Refusal::NotFound { what: "delivery", .. })))
+        };
+        late.iter().all(gone).then_some(())
+    })
+    .await;
+    second.leave().await;
     let dead = sorted(&stage.read(&format!("{}.dlq", stage.name)).await);
     let expected: Vec<usize> = (0..ALL).filter(|number| (number % (ALL / 6)).is_multiple_of(3)).collect();
     assert_eq!(dead, expected, "{mode:?}: each dead letter once");

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use rdkafka::error::KafkaError;
 use rdkafka::message::{Message as _, OwnedMessage};
-use rdkafka::producer::FutureRecord;
+use rdkafka::producer::{BaseProducer, BaseRecord, FutureRecord, Producer as _};
 use redrive_core::headers::Trail;
-use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Settlement, Tag};
+use redrive_engine::port::{
+    Broker as _, Delivery, DeliveryParts, Outcome, PortError, Refusal, Settlement, Tag,
+};
 use redrive_kafka::{KafkaBroker, KafkaFlow, PartitionBy, SettleMode};
 
 use crate::stage::{PATIENCE, Seat, Stage, eventually, numbers, sorted};
@@ -93,7 +96,7 @@ async fn a_delivery_from_apart_is_only_copied() {
     stage.produce(&stage.name, 0, 0..2).await;
     let mut seat = Seat::new(stage.flow()).await;
     let taken = seat.take(2).await;
-    let apart = Delivery { tag: Tag::APART, ..taken[0].clone() };
+    let apart = Delivery::from(DeliveryParts { tag: Tag::APART, ..taken[0].clone().into_parts() });
     let settled = seat.end(&[apart.clone(), apart], &Outcome::DeadLetter).await;
     assert!(settled.iter().all(|one| one.copy.is_some()));
     assert_eq!(sorted(&stage.read(&format!("{}.dlq", stage.name)).await), [0, 0]);
@@ -132,6 +135,25 @@ async fn a_missing_topic_is_named_and_waited_for() {
         assert_eq!(seat.broker.alarms(), []);
         assert_eq!(sorted(&stage.read(&format!("{}.dlq", stage.name)).await), [0]);
         assert_eq!(stage.committed(&stage.name, &stage.name, 0).await, Some((3, String::new())));
+        seat.leave().await;
+    }
+}
+
+/// A producer is made only when something is to be written, so that this is found late. The value may be a secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_option_that_no_producer_takes_is_named_without_its_value() {
+    for mode in MODES {
+        let Some(stage) = Stage::shared("wrong") else { return };
+        stage.topics(1).await;
+        stage.produce(&stage.name, 0, 0..1).await;
+        let mut flow = with(&stage, mode);
+        flow.client.options.insert("compression.type".to_owned(), "hunter2".to_owned());
+        let mut seat = Seat::new(flow).await;
+        let taken = seat.take(1).await;
+        let answers = seat.settle(&taken, &Outcome::DeadLetter).await;
+        let why = answers[0].as_ref().unwrap_err().to_string();
+        assert!(why.contains("the option `compression.codec`"), "{mode:?}: {why}");
+        assert!(!why.contains("hunter2"), "{mode:?}: {why}");
         seat.leave().await;
     }
 }
@@ -226,6 +248,46 @@ async fn a_fenced_member_goes_on() {
     }
 }
 
+/// A transaction has the name of its instance: what a process left open that was killed is ended by the next one of the same
+/// name, and nobody has to wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_ends_what_an_earlier_one_of_its_name_left_open() {
+    let Some(stage) = Stage::shared("pinned") else { return };
+    stage.topics(1).await;
+    let dead = format!("{}.dlq", stage.name);
+    let (config, to) = (stage.config(), dead.clone());
+    let names = [format!("{}-twin", stage.name), format!("{}-twin-2", stage.name)];
+    let left = tokio::task::spawn_blocking(move || {
+        names.map(|name| {
+            let mut config = config.clone();
+            config.set("transactional.id", name).set("transaction.timeout.ms", "600000");
+            let producer: BaseProducer = config.create().unwrap();
+            producer.init_transactions(PATIENCE).unwrap();
+            producer.begin_transaction().unwrap();
+            producer.send(BaseRecord::to(&to).partition(0).key("k").payload("7")).unwrap();
+            producer.flush(PATIENCE).unwrap();
+            producer
+        })
+    });
+    let left = left.await.unwrap();
+    stage.produce(&stage.name, 0, 0..2).await;
+    let flow = KafkaFlow { instance: "twin".to_owned(), ..stage.flow() };
+    let mut seat = Seat::new(flow).await;
+    let taken = seat.take(2).await;
+    for one in taken.chunks(1) {
+        // Two producers take turns.
+        seat.end(one, &Outcome::DeadLetter).await;
+    }
+    let fenced =
+        tokio::task::spawn_blocking(move || left.map(|producer| producer.commit_transaction(PATIENCE)));
+    for ended in fenced.await.unwrap() {
+        let error = ended.unwrap_err();
+        assert!(matches!(&error, KafkaError::Transaction(said) if said.is_fatal()), "{error}");
+    }
+    assert_eq!(sorted(&stage.read(&dead).await), [0, 1], "nobody waits, and what was left open is not there");
+    seat.leave().await;
+}
+
 /// Keyless copies go where their producer's partitioner puts them: that of dead letters and parked messages is their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_have_a_producer_of_their_own() {
@@ -258,8 +320,10 @@ async fn dead_letters_have_a_producer_of_their_own() {
     assert_eq!(partitions(&format!("{}.parking", stage.name)).await.len(), 1);
     assert!(partitions(&elsewhere).await.len() > 1, "all others have the usual one");
     // What is written from the ledger's queue goes the same way.
-    let apart: Vec<Delivery> =
-        taken[..4].iter().map(|one| Delivery { tag: Tag::APART, ..one.clone() }).collect();
+    let apart: Vec<Delivery> = taken[..4]
+        .iter()
+        .map(|one| Delivery::from(DeliveryParts { tag: Tag::APART, ..one.clone().into_parts() }))
+        .collect();
     let settled = seat.end(&apart, &Outcome::DeadLetter).await;
     let places: BTreeSet<_> = settled.iter().map(|one| one.copy.as_ref().unwrap().partition).collect();
     assert_eq!(places.len(), 1, "{places:?}");

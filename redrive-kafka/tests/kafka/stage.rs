@@ -1,5 +1,6 @@
 //! What the tests of this adapter share: topics, records, a reader, and patience.
 
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
@@ -9,8 +10,9 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Message as _, OwnedHeaders, OwnedMessage};
 use rdkafka::producer::{BaseProducer, FutureProducer, FutureRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use redrive_core::Timestamp;
 use redrive_engine::port::{
-    Broker, Delivery, Outcome, PortError, Room, Settled, Settlement, Source, Subscription,
+    Broker, Clock, Delivery, Outcome, PortError, Room, Settled, Settlement, Source, Subscription, SystemClock,
 };
 use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow};
 use testkit::Services;
@@ -251,16 +253,49 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
     }
 }
 
+/// A clock at which the threads that read stand still on demand, as those of a process that gets no time.
+#[derive(Debug, Default)]
+pub(crate) struct StillClock {
+    clock: SystemClock,
+    still: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl StillClock {
+    /// From now on they stand still, or go on.
+    pub(crate) fn stand_still(&self, still: bool) {
+        *self.still.lock().unwrap() = still;
+        self.changed.notify_all();
+    }
+}
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        if std::thread::current().name().is_some_and(|name| name.starts_with("read ")) {
+            drop(self.changed.wait_while(self.still.lock().unwrap(), |still| *still).unwrap());
+        }
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}
+
 /// A member of a flow: its broker and what it reads.
 pub(crate) struct Seat {
-    pub(crate) broker: std::sync::Arc<KafkaBroker>,
+    pub(crate) broker: Arc<KafkaBroker>,
     pub(crate) source: Box<dyn Source>,
 }
 
 impl Seat {
     pub(crate) async fn new(flow: KafkaFlow) -> Self {
+        Self::with_clock(flow, Arc::new(SystemClock::default())).await
+    }
+
+    pub(crate) async fn with_clock(flow: KafkaFlow, clock: Arc<dyn Clock>) -> Self {
         let subscription = Subscription::new(flow.flow.clone(), flow.topics.first().unwrap().as_str());
-        let broker = std::sync::Arc::new(KafkaBroker::new(flow).unwrap());
+        let broker = Arc::new(KafkaBroker::with_clock(flow, clock).unwrap());
         let source = broker.subscribe(&subscription).await.unwrap();
         Self { broker, source }
     }

@@ -152,6 +152,68 @@ async fn roles_can_run_apart() {
     }
 }
 
+/// The delay mode changes while records that the retry part has passed are still the mover's: they are moved all the same,
+/// and come once, whether the parts run apart afterwards or not.
+async fn a_mode_changes_under_what_was_left_to_the_mover(mode: DelayMode, together: bool) {
+    let Some(stage) = Stage::shared("modes") else { return };
+    stage.topic(&stage.name, 1, &[]).await;
+    // A wait of more than twice the longest level goes through it twice.
+    let level = format!("{}.retry.5s", stage.name);
+    let flow = KafkaFlow { longest_delay: Duration::from_secs(5), ..flow(&stage, DelayMode::Cascade) };
+    make(&flow).await;
+    let part = |role: Role| KafkaFlow { role, instance: format!("{role:?}"), ..flow.clone() };
+    let passed = async |group: &str, offset: i64| {
+        eventually("a group has passed a record", async || {
+            stage.committed(group, &level, 0).await.filter(|(position, _)| *position >= offset)
+        })
+        .await;
+    };
+    // The mover has begun, so that the others do not wait for it, and is not there now.
+    let mover = Seat::new(part(Role::Delay)).await;
+    passed(&flow.groups.delay, 0).await;
+    mover.leave().await;
+    let (mut main, retry) = (Seat::new(part(Role::Main)).await, Seat::new(part(Role::Retry)).await);
+    stage.produce(&stage.name, 0, 0..5).await;
+    let taken = main.take(5).await;
+    let until = now() + Duration::from_millis(10_500);
+    let batch: Vec<Settlement> = taken.iter().map(|one| delay(one, until)).collect();
+    assert!(main.broker.settle(&batch).await.iter().all(Result::is_ok));
+    passed(&flow.groups.retry, 5).await;
+    main.leave().await;
+    retry.leave().await;
+
+    let after = |role: Role| KafkaFlow { delay: mode, ..part(role) };
+    make(&after(Role::Main)).await;
+    let mut mover = Some(Seat::new(after(Role::Delay)).await);
+    let mut reader = Seat::new(after(if together { Role::All } else { Role::Retry })).await;
+    if together {
+        eventually("it waits for the mover", async || {
+            reader.broker.alarms().iter().any(|alarm| alarm.name == "delay_left").then_some(())
+        })
+        .await;
+        passed(&flow.groups.delay, 5).await;
+        mover.take().unwrap().leave().await;
+    }
+    let again = reader.take(5).await;
+    assert!(now() >= until, "{mode:?}: never early");
+    assert_eq!(numbers(&again), (0..5).collect::<Vec<_>>(), "{mode:?}");
+    reader.end(&again, &Outcome::Ack).await;
+    assert!(reader.take_now(10).await.is_empty(), "{mode:?}: each once");
+    reader.leave().await;
+    if let Some(mover) = mover {
+        mover.leave().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mode_may_change_under_what_was_left_to_the_mover() {
+    tokio::join!(
+        a_mode_changes_under_what_was_left_to_the_mover(DelayMode::Single, false),
+        a_mode_changes_under_what_was_left_to_the_mover(DelayMode::Ledger, false),
+        a_mode_changes_under_what_was_left_to_the_mover(DelayMode::Single, true),
+    );
+}
+
 /// One process that did all is followed by one for each part, and the other way round: nothing is left to somebody who is
 /// not there, and nothing comes twice.
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ use redrive_engine::port::{
 };
 use tokio::time::Instant;
 
+use crate::blocked::Blocked;
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
@@ -25,7 +26,7 @@ use crate::mending::Mending;
 use crate::not_adopted::NotAdopted;
 use crate::outbox::{Letter, NotTaken, Outbox};
 use crate::positions::{Positions, StreamPosition};
-use crate::reader::{Carver, RabbitSource, Reader, Reading};
+use crate::reader::{Carver, RabbitSource, Reader, Reading, others_read};
 use crate::settle::Settler;
 use crate::stuck::Stuck;
 use crate::topology::Needs;
@@ -82,8 +83,9 @@ impl RabbitBroker {
         check(&flow)?;
         let flow = Arc::new(flow);
         let (rules, alarms): (Arc<Rules>, Arc<Alarms>) = Default::default();
-        let reading = Arc::new(Link::new(&flow, "reads", Arc::clone(&alarms))?);
-        let writing = Arc::new(Link::new(&flow, "writes", Arc::clone(&alarms))?);
+        let blocked = Arc::new(Blocked::new(Arc::clone(&flow.flow)));
+        let link = |purpose| Link::new(&flow, purpose, Arc::clone(&alarms), Arc::clone(&blocked));
+        let (reading, writing) = (Arc::new(link("reads")?), Arc::new(link("writes")?));
         let look = Arc::new(Look::new(Arc::clone(&reading)));
         let copies = Arc::new(Copies::new(Arc::clone(&flow), Arc::clone(&rules)));
         let needs =
@@ -223,11 +225,7 @@ impl RabbitBroker {
         if others == 0 {
             return Ok(());
         }
-        Err(Refusal::State(format!(
-            "{others} others read the queue `{}`, and share no ledger with this flow: what waits may be in their hands; stop them, or use a ledger that all of them share",
-            self.flow.queue
-        ))
-        .into())
+        Err(others_read(&format!("{others} others read"), &self.flow.queue))
     }
 }
 
@@ -280,9 +278,6 @@ impl Broker for RabbitBroker {
             before.end().await;
         }
         *self.watch() = None;
-        if self.flow.alone {
-            self.refuse_others().await?;
-        }
         if self.flow.shelves() {
             self.outbox.may_write().await?;
         }

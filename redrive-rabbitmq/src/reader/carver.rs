@@ -6,12 +6,12 @@ use redrive_core::Timestamp;
 use redrive_core::dialect::Death;
 use redrive_core::headers::Trail;
 use redrive_engine::adapter::Rules;
-use redrive_engine::port::{Carried, Delivery, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, DeliveryParts, SourceRef, Tag};
 use sha2::{Digest as _, Sha256};
 
 use crate::copy::KIND;
 use crate::wire::{self, Read, Route};
-use crate::{QueueKind, RabbitFlow, names};
+use crate::{QueueKind, RabbitFlow, likeness, names};
 
 /// The bits of a place's number: as many as every reader of JSON keeps.
 const PLACE_BITS: u64 = (1 << 53) - 1;
@@ -71,6 +71,7 @@ impl Carver {
             // The same whenever it is read.
             message.id = format!("{}/{offset}", self.flow.queue).into();
         }
+        let likeness = message.id.is_empty().then(|| likeness::of(&self.flow.queue, &message, published));
         if message.id.is_empty() {
             message.id = uuid::Uuid::now_v7().to_string().into();
         }
@@ -97,7 +98,18 @@ impl Carver {
         };
         let ready_at = due.or(published.map(Timestamp::from_millis)).unwrap_or(now);
         let tag = Tag { stream: 0, epoch, number: from.delivery_tag };
-        let delivery = Delivery { tag, message, trail, source, ready_at, redelivered: from.redelivered };
+        let delivery = Delivery::from(DeliveryParts {
+            tag,
+            message,
+            trail,
+            source,
+            ready_at,
+            redelivered: from.redelivered,
+        });
+        let delivery = match likeness {
+            Some(likeness) => delivery.with_likeness(likeness),
+            None => delivery,
+        };
         Found { delivery, waited }
     }
 

@@ -37,6 +37,9 @@ impl Reader {
         let channel = link.channel().await?;
         let doing = format!("cannot read the queue `{}`", flow.queue);
         let away = |error: lapin::Error| trouble::away(&doing, &error);
+        if flow.alone {
+            self.take_place(&channel).await?;
+        }
         channel.basic_qos(flow.prefetch, BasicQosOptions::default()).await.map_err(away)?;
         let epoch = epochs.fetch_add(1, Ordering::Relaxed);
         let from = match &self.with.position {
@@ -75,21 +78,25 @@ impl Reader {
         epoch: u32,
         arguments: FieldTable,
     ) -> Result<Consumer, PortError> {
-        let doing = format!("cannot read the queue `{queue}`");
         let tag = format!("{}-{epoch}-{queue}", self.with.flow.instance);
         let tag = link::short(&tag).or_else(|_| link::short(""))?;
         let options = BasicConsumeOptions::default();
         let consuming = channel.basic_consume(link::short(queue)?, tag, options, arguments);
         match consuming.await {
             Ok(consumer) => Ok(consumer),
-            Err(error) if trouble::no(&error) == Some(No::NotFound) => {
-                let refusal = Refusal::NotFound { what: "queue", name: queue.to_owned() };
-                let why = format!("{refusal}; nothing is read until it is made");
-                self.with.alarms.raise("queue_missing", queue, why);
-                Err(refusal.into())
-            }
-            Err(error) => Err(trouble::asked(&doing, &error)),
+            Err(error) => Err(self.cannot_read(queue, &error)),
         }
+    }
+
+    /// Why a queue is not read. One that is missing is told.
+    pub(super) fn cannot_read(&self, queue: &str, error: &lapin::Error) -> PortError {
+        if trouble::no(error) != Some(No::NotFound) {
+            return trouble::asked(&format!("cannot read the queue `{queue}`"), error);
+        }
+        let refusal = Refusal::NotFound { what: "queue", name: queue.to_owned() };
+        let why = format!("{refusal}; nothing is read until it is made");
+        self.with.alarms.raise("queue_missing", queue, why);
+        refusal.into()
     }
 
     /// A channel was lost as soon as it was read. Answers with how long to wait before there is another: what ended it may

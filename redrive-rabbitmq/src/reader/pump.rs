@@ -65,6 +65,8 @@ pub(crate) struct Reader {
     pub(super) mending: AtomicBool,
     /// How many channels in a row were lost as soon as they were read.
     pub(super) broken_off: AtomicU32,
+    /// How many tries in a row found others where this reader has to be alone.
+    pub(super) not_alone: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -134,8 +136,9 @@ impl Reader {
             task: tokio::sync::Mutex::default(),
             mending: AtomicBool::new(false),
             broken_off: AtomicU32::new(0),
+            not_alone: AtomicU32::new(0),
         });
-        let opened = reader.open().await?;
+        let opened = reader.open_first().await?;
         let running = Arc::clone(&reader);
         *reader.task.lock().await = Some(tokio::spawn(async move { running.run(opened, of_asks).await }));
         Ok((reader, of_revoked))
@@ -293,7 +296,6 @@ impl Reader {
                     return;
                 }
                 End::Held => {
-                    self.is_closed(None);
                     session.end().await;
                     tracing::debug!(flow = &*self.with.flow.flow, "gave back what nobody took");
                     let wanted = async {
@@ -340,10 +342,17 @@ impl Reader {
         state.trouble = trouble;
     }
 
-    /// Whether nobody has wanted anything for so long.
-    fn unwanted(&self, since: Duration) -> bool {
-        let state = self.state();
-        state.wanted == 0 && state.wanted_at.elapsed() > since
+    /// Lets the channel go when nobody has wanted anything for so long, and the flow has none of it.
+    ///
+    /// Nobody can begin to want anything meanwhile: what was handed out of a channel that ends would be handled twice.
+    fn lets_go(&self, session: &Session, since: Duration) -> bool {
+        let mut state = self.state();
+        let unwanted = state.wanted == 0 && state.wanted_at.elapsed() > since && session.book().none_out();
+        if unwanted {
+            state.reading = false;
+            state.session = None;
+        }
+        unwanted
     }
 
     async fn pump(self: &Arc<Self>, opened: Opened, asks: &mut mpsc::UnboundedReceiver<Ask>) -> End {
@@ -405,7 +414,7 @@ impl Reader {
                     if since.elapsed() >= STEADY {
                         self.is_steady();
                     }
-                    if self.unwanted(hold) && session.book().none_out() {
+                    if self.lets_go(&session, hold) {
                         return End::Held;
                     }
                 }

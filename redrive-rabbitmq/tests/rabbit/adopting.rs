@@ -169,6 +169,37 @@ async fn messages_of_others_that_are_equal_and_have_no_id_are_one_entry_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_fails_elsewhere_for_another_reason_is_another_entry() {
+    let Some(stage) = Stage::shared("again") else { return };
+    let mut flow = stage.flow();
+    let theirs = format!("{}-theirs", stage.name);
+    let quorum = vec![("x-queue-type", AMQPValue::LongString("quorum".into()))];
+    stage.queue(&theirs, quorum).await;
+    flow.foreign = vec![theirs.clone()];
+    let broker = stage.broker(flow.clone()).await;
+    let channel = stage.channel().await;
+    let fails = async |why: &str| {
+        let headers = table(vec![
+            ("x-exception-message", AMQPValue::LongString(why.into())),
+            ("x-original-exchange", AMQPValue::LongString("events".into())),
+        ]);
+        publish(&channel, &theirs, "bill", named("bill-1").with_headers(headers)).await;
+    };
+    let entry = |found: &[Shelved]| found[0].delivery.trail.entry_id.clone().unwrap();
+    fails("no money").await;
+    let mut first = broker.shelves(&subscription(&flow), Some("seen")).await.unwrap();
+    let seen = entry(&first.next(10).await.unwrap());
+    // The ledger died before it had it. The broker counts what it delivers once more.
+    drop(first);
+    stage.holds(&theirs, 1).await;
+    assert_eq!(entry(&all(&broker, &flow, Some("seen")).await), seen);
+    fails("no account").await;
+    assert_ne!(entry(&all(&broker, &flow, Some("seen")).await), seen);
+    stage.holds(&theirs, 0).await;
+    stage.delete(&theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_letter_that_cannot_be_written_again_stays_in_its_place() {
     let Some(stage) = Stage::shared("in-place") else { return };
     let mut flow = stage.flow();

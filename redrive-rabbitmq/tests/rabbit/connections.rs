@@ -65,9 +65,14 @@ async fn a_queue_that_is_deleted_under_the_flow_is_made_again_and_read() {
     stage.publish("body", named("b")).await;
     let after = receive(&mut source, 1).await.remove(0);
     assert_ne!(after.tag.epoch, before.tag.epoch);
-    // The binding was made again, too.
+    // The binding was made again, too: nothing comes by the way of what has gone astray.
+    let astray = format!("{}-astray", stage.name);
+    stage.queue(&astray, Vec::new()).await;
+    stage.bind(&format!("{}.stray", stage.name), &astray, "").await;
     settle(&broker, &after, later(Duration::from_millis(100))).await.unwrap();
     assert_eq!(&*receive(&mut source, 1).await[0].message.id, "b");
+    assert_eq!(stage.ready(&astray).await, Some(0));
+    stage.delete(&astray).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

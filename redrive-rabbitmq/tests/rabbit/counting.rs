@@ -10,11 +10,12 @@ use redrive_engine::port::{Broker as _, Outcome, SystemClock};
 use redrive_engine::{Apart, ApartOptions};
 use testkit::memory::MemoryStore;
 
+use crate::between::{Say, in_front_of};
 use crate::stage::{Stage, eventually, named, publish, receive, settle, subscription};
 
 /// What is counted: by its name, and by its queue where it has one.
 #[derive(Default)]
-struct Counted(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+pub(crate) struct Counted(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 
 impl Counted {
     fn of(&self, key: &Key) -> Arc<AtomicU64> {
@@ -23,7 +24,7 @@ impl Counted {
         Arc::clone(self.0.lock().unwrap().entry(name).or_default())
     }
 
-    fn bits(&self, name: &str) -> Option<u64> {
+    pub(crate) fn bits(&self, name: &str) -> Option<u64> {
         self.0.lock().unwrap().get(name).map(|value| value.load(Ordering::SeqCst))
     }
 }
@@ -69,6 +70,33 @@ async fn the_gauges_of_queues_are_set_while_the_flow_reads_without_being_asked_f
         (counted.bits(&dead).map(f64::from_bits) == Some(2.0)).then_some(())
     })
     .await;
+}
+
+// On one thread, as above.
+#[tokio::test]
+async fn a_server_that_reads_nothing_is_shown_also_when_another_connection_is_lost() {
+    let Some(stage) = Stage::shared("shown") else { return };
+    let mut flow = stage.flow();
+    let (port, say) = in_front_of(format!("{}:{}", flow.login.host, flow.login.port)).await;
+    flow.login.port = port;
+    let broker = stage.broker(flow.clone()).await;
+    let counted = Counted::default();
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    let read = receive(&mut source, 1).await.remove(0);
+    settle(&broker, &read, Outcome::Park).await.unwrap();
+    let shown = || counted.bits("redrive_rabbitmq_blocked").map(f64::from_bits);
+    say.send(Say::Blocked).unwrap();
+    eventually("the gauge", async || (shown() == Some(1.0)).then_some(())).await;
+    say.send(Say::CutReading).unwrap();
+    // Its end is heard by then.
+    stage.publish("body", named("b")).await;
+    receive(&mut source, 1).await;
+    assert!(counted.bits("redrive_rabbitmq_reconnects_total").is_some_and(|made| made > 0));
+    assert_eq!(shown(), Some(1.0), "it reads nothing from the other one");
+    say.send(Say::Unblocked).unwrap();
+    eventually("the gauge", async || (shown() == Some(0.0)).then_some(())).await;
 }
 
 // On one thread, as above.

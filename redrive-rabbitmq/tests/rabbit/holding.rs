@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_engine::port::{Broker as _, Outcome, Refusal};
+use redrive_engine::port::{Broker as _, Outcome};
 
 use crate::stage::{Stage, named, publish, receive, settle, subscription};
 
@@ -26,24 +26,4 @@ async fn messages_that_nobody_takes_for_long_go_back_until_somebody_does() {
     for delivery in &rest {
         settle(&broker, delivery, Outcome::Ack).await.expect("what is in hand is never taken away");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_must_be_alone_is_told_of_others() {
-    let Some(stage) = Stage::shared("alone") else { return };
-    let mut flow = stage.flow();
-    let broker = stage.broker(flow.clone()).await;
-    let source = broker.subscribe(&subscription(&flow)).await.unwrap();
-    broker.alone().await.expect("nobody else reads");
-    flow.alone = true;
-    let other = stage.broker(flow.clone()).await;
-    let refused = other.subscribe(&subscription(&flow)).await.err().expect("a refusal");
-    assert!(
-        matches!(&refused, redrive_engine::port::PortError::Refused(Refusal::State(why)) if why.contains(&stage.name))
-    );
-    drop((source, broker));
-    crate::stage::eventually("the place to be free", async || {
-        other.subscribe(&subscription(&flow)).await.ok()
-    })
-    .await;
 }

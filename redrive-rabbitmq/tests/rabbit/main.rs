@@ -1,12 +1,14 @@
 //! RabbitMQ itself: what the contract does not ask, on a real server.
 
 mod adopting;
+mod alone;
 mod between;
 mod connections;
 mod counting;
 mod encrypted;
 mod faults;
 mod holding;
+mod known_again;
 mod large;
 mod making;
 mod properties;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldArray, FieldTable};
+use lapin::types::{AMQPValue, DecimalValue, FieldArray, FieldTable};
 use redrive_engine::port::{Broker as _, NewMessage, Outcome, PortError, Published, Refusal, Tag};
 
 use crate::stage::{Stage, later, named, receive, settle, settlement, subscription, table};
@@ -11,11 +11,21 @@ use crate::stage::{Stage, later, named, receive, settle, settlement, subscriptio
 fn typed() -> FieldTable {
     let list: FieldArray = vec![AMQPValue::LongInt(1), AMQPValue::LongString("two".into())].into();
     table(vec![
+        ("bytes", AMQPValue::ByteArray(vec![0, 0xff, b'x'].into())),
+        ("decimal", AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 12_345 })),
         ("flag", AMQPValue::Boolean(true)),
+        ("float", AMQPValue::Float(0.25)),
+        ("i16", AMQPValue::ShortInt(-300)),
+        ("i32", AMQPValue::LongInt(-70_000)),
+        ("i8", AMQPValue::ShortShortInt(-7)),
         ("list", AMQPValue::FieldArray(list)),
         ("long", AMQPValue::LongLongInt(-7)),
         ("table", AMQPValue::FieldTable(table(vec![("inner", AMQPValue::Double(1.5))]))),
         ("text", AMQPValue::LongString("text".into())),
+        ("u16", AMQPValue::ShortUInt(60_000)),
+        ("u32", AMQPValue::LongUInt(4_000_000_000)),
+        ("u8", AMQPValue::ShortShortUInt(200)),
+        ("void", AMQPValue::Void),
         ("when", AMQPValue::Timestamp(1_700_000_000)),
     ])
 }

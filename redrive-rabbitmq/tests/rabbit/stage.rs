@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
-    QueueDeleteOptions,
+    BasicAckOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -140,6 +140,17 @@ impl Stage {
             self.server.tool(&["close_connection", pid, "the test closes it"]);
         }
         true
+    }
+
+    /// Binds a queue to an exchange.
+    pub(crate) async fn bind(&self, exchange: &str, queue: &str, key: &str) {
+        let (options, nothing) = (QueueBindOptions::default(), FieldTable::default());
+        let bound = self
+            .channel()
+            .await
+            .queue_bind(queue.into(), exchange.into(), key.into(), options, nothing)
+            .await;
+        bound.unwrap();
     }
 
     /// Deletes a queue.

@@ -10,6 +10,7 @@ use redrive_core::Timestamp;
 use redrive_engine::port::{Broker as _, Outcome, Overdue, Settled, Source, Whereabouts};
 use redrive_rabbitmq::{RabbitBroker, RabbitFlow};
 
+use crate::counting::Counted;
 use crate::stage::{Stage, eventually, later, named, receive, settle, subscription};
 
 /// How long the broker lets pass before it tries again to give a message away.
@@ -94,7 +95,12 @@ async fn copies_that_cannot_go_on_are_missed_and_come_when_their_way_is_there_ag
     stage.publish("body", named("fresh")).await;
     let fresh = receive(&mut source, 1).await.remove(0);
     all_are(&broker, &copies, Whereabouts::Missing).await;
+    let counted = Counted::default();
+    let stuck = || counted.bits("redrive_rabbitmq_stuck").map(f64::from_bits);
+    let counting = metrics::set_default_local_recorder(&counted);
     broker.missing(&copies).await;
+    assert_eq!(stuck(), Some(2.0));
+    drop(counting);
     let alarm = broker.alarms().into_iter().find(|alarm| alarm.name == "transfer_stuck").expect("an alarm");
     for part in ["2 copies", &*copies[0].copy.name, &*copies[1].copy.name, &retry, "retry-now"] {
         assert!(alarm.why.contains(part), "{part}: {}", alarm.why);
@@ -107,7 +113,10 @@ async fn copies_that_cannot_go_on_are_missed_and_come_when_their_way_is_there_ag
     let ids: Vec<&str> = back.iter().map(|delivery| delivery.message.id.as_str()).collect();
     assert_eq!(ids, ["later", "levels", "step"]);
     all_are(&broker, &[copies[0].clone(), copies[1].clone(), later_on], Whereabouts::Coming).await;
+    let counting = metrics::set_default_local_recorder(&counted);
     broker.missing(&[]).await;
+    assert_eq!(stuck(), Some(0.0));
+    drop(counting);
     assert_eq!(broker.alarms(), []);
     for delivery in back.iter().chain([&fresh]) {
         settle(&broker, delivery, Outcome::Ack).await.unwrap();

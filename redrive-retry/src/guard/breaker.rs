@@ -1,5 +1,6 @@
 //! A circuit breaker that several clients stand behind.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,8 +59,12 @@ struct Inner {
 
 struct State {
     breaker: Breaker,
-    /// What listeners were told last.
-    told: BreakerState,
+    /// The state that the last change led to.
+    last: BreakerState,
+    /// Changes that listeners have not been told yet, in their order.
+    untold: VecDeque<BreakerChange>,
+    /// Whether somebody is telling them.
+    is_telling: bool,
 }
 
 type Listener = Arc<dyn Fn(&BreakerChange) + Send + Sync>;
@@ -112,13 +117,15 @@ impl CircuitBreaker {
         let breaker = Breaker::new(config)?;
         let clock = clock.into();
         let gate = AtomicU64::new(gate_of(&breaker, clock.now()));
-        let state = Mutex::new(State { breaker, told: BreakerState::Closed });
+        let last = BreakerState::Closed;
+        let state = Mutex::new(State { breaker, last, untold: VecDeque::new(), is_telling: false });
         let tally = Tally::new(slot::places());
         let inner = Inner { gate, tally, state, slow_call, listeners: Mutex::default(), clock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Calls `listener` after every change of state, on the thread that brought it about and outside the lock.
+    /// Calls `listener` after every change of state, in their order and outside the lock. It is called on the thread that
+    /// brought the change about, or on one that is still telling of an earlier one.
     ///
     /// That the time has come to probe shows with the first probe.
     pub fn on_change(&self, listener: impl Fn(&BreakerChange) + Send + Sync + 'static) {
@@ -266,20 +273,52 @@ impl CircuitBreaker {
             return done;
         }
         let to = state.breaker.state(now);
-        let from = std::mem::replace(&mut state.told, to);
-        let cause = state.breaker.snapshot(now).cause;
-        drop(state);
+        let from = std::mem::replace(&mut state.last, to);
         if from != to {
-            self.tell(&BreakerChange { from, to, cause });
+            let cause = state.breaker.snapshot(now).cause;
+            state.untold.push_back(BreakerChange { from, to, cause });
+            // Two that tell at once could be heard in any order, so one tells for all.
+            if !std::mem::replace(&mut state.is_telling, true) {
+                drop(state);
+                Telling { inner: &self.inner, is_done: false }.tell_all();
+            }
         }
         done
     }
+}
 
-    fn tell(&self, change: &BreakerChange) {
-        // A listener may add another, or ask the breaker.
-        let listeners = locked(&self.inner.listeners).clone();
-        for listener in listeners {
-            listener(change);
+/// The right to tell the listeners, which is given back also when one of them panics.
+struct Telling<'b> {
+    inner: &'b Inner,
+    is_done: bool,
+}
+
+impl Telling<'_> {
+    fn tell_all(mut self) {
+        while let Some(change) = self.next() {
+            // A listener may add another, or ask the breaker.
+            let listeners = locked(&self.inner.listeners).clone();
+            for listener in listeners {
+                listener(&change);
+            }
+        }
+    }
+
+    /// The next change; without one the right goes back in the same moment.
+    fn next(&mut self) -> Option<BreakerChange> {
+        let mut state = locked(&self.inner.state);
+        let change = state.untold.pop_front();
+        if change.is_none() {
+            (state.is_telling, self.is_done) = (false, true);
+        }
+        change
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            locked(&self.inner.state).is_telling = false;
         }
     }
 }

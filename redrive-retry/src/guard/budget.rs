@@ -59,7 +59,7 @@ impl SharedBudget {
         Self { inner: Arc::new(Inner { tally, state: Mutex::new(budget), clock }) }
     }
 
-    /// Counts a call that begins.
+    /// Counts a call whose first attempt begins.
     pub fn deposit(&self) {
         self.deposit_at(nanos(self.inner.clock.recent()));
     }

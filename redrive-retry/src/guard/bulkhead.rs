@@ -46,7 +46,7 @@ struct State {
     next: u64,
 }
 
-/// Neither a place nor a seat is free.
+/// Neither a place nor a seat is free, or no place soon enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the bulkhead is full: {places} calls run and {waiting} wait")]
 pub struct BulkheadFull {
@@ -123,6 +123,12 @@ impl Bulkhead {
         locked(&self.inner).waiting.len()
     }
 
+    /// What is said to one that no longer waits for a place.
+    pub(crate) fn full(&self) -> BulkheadFull {
+        let state = locked(&self.inner);
+        BulkheadFull { places: state.limit.limit(), waiting: state.waiting.len() }
+    }
+
     /// A place is free: the next in the queue gets it, else it is given back.
     fn leave(&self) {
         let mut state = locked(&self.inner);
@@ -169,6 +175,13 @@ impl State {
 pub struct Acquire {
     bulkhead: Bulkhead,
     number: Option<u64>,
+}
+
+impl Acquire {
+    /// What is said when it is given up.
+    pub(crate) fn full(&self) -> BulkheadFull {
+        self.bulkhead.full()
+    }
 }
 
 impl Future for Acquire {

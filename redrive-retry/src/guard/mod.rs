@@ -23,7 +23,7 @@ pub(crate) use breaker::Ticket;
 pub use breaker::{BreakerChange, BreakerOpen, CircuitBreaker, Permit};
 pub use budget::SharedBudget;
 pub use bulkhead::{Acquire, Bulkhead, BulkheadFull, Place};
-pub use rate::{RateLimiter, TooMany};
+pub use rate::{RateLimiter, RateSpent};
 
 pub use redrive_core::guard::{
     BreakerConfig, BreakerSnapshot, BreakerState, GuardError, Outcome, Rate, RetryBudgetConfig, TripCause,

@@ -11,7 +11,7 @@ use crate::SharedClock;
 /// How often attempts may start, in the order in which they came. Clones share it.
 ///
 /// Inside a [`Retryer`](crate::Retryer) every attempt takes a turn, retries too: a limit that only first attempts keep
-/// is none in an outage. A turn whose wait would end past the deadline is not taken.
+/// is none in an outage. A turn that would leave too little of the deadline for an attempt is not taken.
 ///
 /// ```
 /// use redrive_retry::RateLimiter;
@@ -37,7 +37,7 @@ struct Inner {
 /// No turn is free soon enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the rate limit has no turn free for {wait:?}, and no more than {longest:?} may be waited for one")]
-pub struct TooMany {
+pub struct RateSpent {
     /// How long the wait would be.
     pub wait: Duration,
     /// How long it may be.
@@ -67,7 +67,7 @@ impl RateLimiter {
     /// Waits for a turn, at most so long; refuses at once when that is not long enough.
     ///
     /// A turn that is given up while waiting is lost: the rate is kept from above.
-    pub async fn acquire(&self, longest: Duration) -> Result<(), TooMany> {
+    pub async fn acquire(&self, longest: Duration) -> Result<(), RateSpent> {
         let wait = self.reserve_at(self.inner.clock.now(), longest)?;
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -76,12 +76,12 @@ impl RateLimiter {
     }
 
     /// Takes a turn if one is free now; else says how long to wait.
-    pub fn try_acquire(&self) -> Result<(), TooMany> {
+    pub fn try_acquire(&self) -> Result<(), RateSpent> {
         self.reserve_at(self.inner.clock.now(), Duration::ZERO).map(drop)
     }
 
-    pub(crate) fn reserve_at(&self, now: Duration, longest: Duration) -> Result<Duration, TooMany> {
-        locked(&self.inner.state).reserve(now, 1, longest).map_err(|wait| TooMany { wait, longest })
+    pub(crate) fn reserve_at(&self, now: Duration, longest: Duration) -> Result<Duration, RateSpent> {
+        locked(&self.inner.state).reserve(now, 1, longest).map_err(|wait| RateSpent { wait, longest })
     }
 
     pub(crate) fn clock(&self) -> &SharedClock {

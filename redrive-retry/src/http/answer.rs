@@ -1,6 +1,5 @@
 //! What an HTTP answer means.
 
-use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use http::header::RETRY_AFTER;
 use http::{Extensions, HeaderMap, StatusCode};
 use redrive_core::parse_retry_after;
 
+use super::unanswered::{Unanswered, unanswered};
 use crate::{Classify, Judged, SharedClock, Stop};
 
 /// An answer, of whatever client.
@@ -45,6 +45,12 @@ pub fn is_retryable(status: StatusCode) -> bool {
     }
 }
 
+/// Whether an answer only puts the request off: a conflict that says when to come back, as while the first request with
+/// the same key is running.
+pub(crate) fn is_not_yet(status: StatusCode, headers: &HeaderMap) -> bool {
+    status == StatusCode::CONFLICT && headers.contains_key(RETRY_AFTER)
+}
+
 /// An attempt that failed: an answer that asks for another, or none at all.
 #[derive(Debug)]
 pub enum HttpFailure<A, E> {
@@ -77,12 +83,13 @@ impl HttpAnswers {
 
     fn judge_answer<A: HttpAnswer, E>(&self, answer: A) -> Judged<A, HttpFailure<A, E>> {
         let status = answer.status();
-        let conflict = status == StatusCode::CONFLICT && answer.headers().contains_key(RETRY_AFTER);
-        if !conflict && !is_retryable(status) {
+        let not_yet = is_not_yet(status, answer.headers());
+        if !not_yet && !is_retryable(status) {
             return Judged::Done(answer);
         }
         let after = self.advice(answer.headers());
-        Judged::Retry { error: HttpFailure::Status { status, answer: Some(answer) }, after }
+        let error = HttpFailure::Status { status, answer: Some(answer) };
+        if not_yet { Judged::NotYet { error, after } } else { Judged::Retry { error, after } }
     }
 }
 
@@ -96,7 +103,7 @@ impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
                 Unanswered::MayPass => Judged::retry(HttpFailure::Transport(error)),
                 #[cfg(feature = "reqwest")]
                 Unanswered::LedAstray => Judged::Fail(HttpFailure::Transport(error)),
-                #[cfg(feature = "reqwest")]
+                #[cfg(feature = "hyper")]
                 Unanswered::NotSent => Judged::NotMade(HttpFailure::Transport(error)),
             },
         }
@@ -108,42 +115,6 @@ impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
             *answer = None;
         }
     }
-}
-
-/// Why a request has no answer.
-enum Unanswered {
-    /// Another time it may have one.
-    MayPass,
-    /// The endpoint sent it elsewhere, and that led nowhere.
-    #[cfg(feature = "reqwest")]
-    LedAstray,
-    /// The request itself is wrong, and never left the client.
-    #[cfg(feature = "reqwest")]
-    NotSent,
-}
-
-/// Why a request has no answer, where the client's errors tell.
-fn unanswered<E: 'static>(error: &E) -> Unanswered {
-    let error: &dyn Any = error;
-    #[cfg(feature = "reqwest")]
-    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return if error.is_builder() {
-            Unanswered::NotSent
-        } else if error.is_redirect() {
-            Unanswered::LedAstray
-        } else {
-            Unanswered::MayPass
-        };
-    }
-    #[cfg(feature = "reqwest-middleware")]
-    if let Some(error) = error.downcast_ref::<reqwest_middleware::Error>() {
-        return match error {
-            reqwest_middleware::Error::Reqwest(error) => unanswered(error),
-            reqwest_middleware::Error::Middleware(_) => Unanswered::MayPass,
-        };
-    }
-    let _ = error;
-    Unanswered::MayPass
 }
 
 /// What went wrong in an attempt, without the answer itself.

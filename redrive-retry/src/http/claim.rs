@@ -11,7 +11,7 @@ use super::idempotency::Shared;
 use super::keeping::store_failed;
 use super::refused::Refused;
 use super::request::{IDEMPOTENCY_KEY, is_idempotent};
-use crate::idempotency::{Answer, Claim, Claimed, IdempotencyKey, KeyStore};
+use crate::idempotency::{Answer, Claim, Claimed, IdempotencyKey, KeyStore, Lease, StoreError};
 
 /// What a claim leads to.
 pub(crate) enum First<K: KeyStore> {
@@ -47,16 +47,14 @@ impl<K: KeyStore> Shared<K> {
         parts: &Parts,
         body: &[u8],
     ) -> Result<First<K>, Refused> {
-        let settings = &shared.settings;
-        let claim = Claim {
-            key,
-            fingerprint: fingerprint(parts, body),
-            now: settings.clock.wall(),
-            lease: settings.lease,
-        };
+        let (settings, fingerprint) = (&shared.settings, fingerprint(parts, body));
         let since = Instant::now();
-        match shared.store.claim(claim).await {
-            Ok(Claimed::First(lease)) => Ok(First::Lease(Held::new(Arc::clone(shared), lease, since))),
+        // As good as random bits go: 122 of an id's 128 are.
+        let token = uuid::Uuid::new_v4().as_u64_pair().1;
+        match shared.asked(key, fingerprint, token).await {
+            Ok(Claimed::First(lease)) => {
+                Ok(First::Lease(Held::new(Arc::clone(shared), lease, fingerprint, since)))
+            }
             Ok(Claimed::Done(answer)) if answer.body.is_none() => Err(Refused::NotKept),
             Ok(Claimed::Done(answer)) => Ok(First::Answer(answer)),
             Ok(Claimed::Running) => Err(Refused::Running(settings.retry_after)),
@@ -68,6 +66,34 @@ impl<K: KeyStore> Shared<K> {
             }
         }
     }
+
+    async fn asked(&self, key: &str, fingerprint: [u8; 32], token: u64) -> Result<Claimed, StoreError> {
+        let (now, lease) = (self.settings.clock.wall(), self.settings.lease);
+        self.store.claim(Claim { key, fingerprint, now, lease, token }).await
+    }
+
+    /// Claims a key anew whose lease the store has dropped: by a clock that was set forward, or because this process stood
+    /// still, it was over. Nothing when the key is another's by now.
+    pub(crate) async fn claim_again(
+        &self,
+        lease: &Lease,
+        fingerprint: [u8; 32],
+        answer: Option<&Answer>,
+    ) -> Result<Option<Lease>, StoreError> {
+        match self.asked(&lease.key, fingerprint, lease.token).await? {
+            Claimed::First(again) => return Ok(Some(again)),
+            // A store that said it could not remember this had done so after all.
+            Claimed::Done(remembered) if Some(&remembered) == answer => {}
+            _ => lease_lost(),
+        }
+        Ok(None)
+    }
+}
+
+/// Says where operators read it that a request was, or is being, run twice.
+fn lease_lost() {
+    #[cfg(feature = "telemetry")]
+    tracing::warn!("the lease of an idempotency key was lost: its request is run by another");
 }
 
 /// What tells one request from another.

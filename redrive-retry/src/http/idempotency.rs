@@ -36,13 +36,16 @@ use crate::{BuildError, SharedClock};
 /// | a body that does not come to its end | 400 |
 /// | anything, while the store cannot be asked | 503 with `Retry-After` |
 ///
-/// Not remembered are answers of 5xx, and 408, 425 and 429: they ask for another attempt. Neither is a service that
-/// failed or panicked: the next attempt runs it again.
+/// Not remembered are answers of 5xx, 408, 425 and 429, and a 409 with `Retry-After`: they ask for another attempt.
+/// Neither is a service that failed or panicked: the next attempt runs it again.
 ///
 /// The key is claimed and the service run in a task of its own, so a client that goes away does not stop it: what it
 /// was answered is remembered, and the client's next attempt gets that. The lease is renewed while the service runs and
-/// its answer is read. Only when the process ends meanwhile, or the store is away for longer than a lease, is a
-/// repetition run again, when the lease is over.
+/// its answer is read. A repetition is run again when the lease is over all the same: the process has ended, or stood
+/// still for longer, the store was away for so long, or the time of day, by which leases go, was set forward by more than
+/// that. A first call that still runs then notices when it would renew its lease, within a third of it. If a repetition
+/// has the key by then, the first is stopped (its future is dropped) and its client asked to come back; if nobody has,
+/// it takes the key again.
 ///
 /// The head of an answer is handed on when its body was read to its end, to its limit, or for as long as a lease; a
 /// stream that goes on after that goes on to the client, and is not remembered. Answers that are streams for long are
@@ -128,7 +131,7 @@ impl<K: KeyStore> IdempotencyLayer<K> {
     }
 
     /// How long after its last sign a process is taken for dead and a repetition runs the service again. A process
-    /// that lives gives a sign each third of it. Also how long an answer's body is read before it is handed on.
+    /// that lives gives a sign each third of it. It should be longer than clocks are ever set by. Also how long an answer's body is read before it is handed on.
     /// Default: a minute. Less than a millisecond is refused.
     pub fn lease(mut self, time: Duration) -> Result<Self, BuildError> {
         self.settings.lease = some(time, "lease")?;
@@ -157,8 +160,9 @@ impl<K: KeyStore> IdempotencyLayer<K> {
         self
     }
 
-    /// Keeps the keys of different callers apart, by tenant or user. Must not change between two attempts of one
-    /// call, as a token does that is renewed.
+    /// Keeps the keys of different callers apart, by tenant or user: without it, whoever sends another's key with the same
+    /// request gets the other's answer. Must not change between two attempts of one call, as a token does that is
+    /// renewed.
     #[must_use]
     pub fn scope(mut self, scope: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
         self.settings.scope = Some(Arc::new(scope));

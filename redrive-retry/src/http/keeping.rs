@@ -20,6 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Keeping<K> {
     pub(crate) shared: Arc<Shared<K>>,
     pub(crate) lease: Lease,
+    pub(crate) fingerprint: [u8; 32],
     /// Since when the lease runs.
     pub(crate) since: Instant,
     pub(crate) answer: Answer,
@@ -29,14 +30,14 @@ pub(crate) struct Keeping<K> {
 impl<K: KeyStore> Keeping<K> {
     /// Tries once, and goes on in a task of its own when that fails: whoever waits for the answer gets it now, and
     /// whoever repeats the request finds its key claimed meanwhile.
-    pub(crate) async fn keep(self) {
+    pub(crate) async fn keep(mut self) {
         if !self.offer().await {
             tokio::spawn(self.insist());
         }
     }
 
     /// Tries until the lease is over. After that the key may be another's.
-    async fn insist(self) {
+    async fn insist(mut self) {
         let mut pause = FIRST_PAUSE;
         loop {
             let left = self.shared.settings.lease.saturating_sub(self.since.elapsed());
@@ -52,15 +53,40 @@ impl<K: KeyStore> Keeping<K> {
     }
 
     /// Whether there is nothing left to do.
-    async fn offer(&self) -> bool {
-        let offered = match self.remember(self.answer.clone()).await {
+    async fn offer(&mut self) -> bool {
+        match self.remembered().await {
+            Ok(true) => true,
+            Ok(false) => self.offer_again().await,
+            Err(error) => {
+                store_failed("remember", &error);
+                false
+            }
+        }
+    }
+
+    /// The same once more with a lease of its own, where the store has dropped the first one.
+    async fn offer_again(&mut self) -> bool {
+        let since = Instant::now();
+        let claimed = self.shared.claim_again(&self.lease, self.fingerprint, Some(&self.answer)).await;
+        let offered = match claimed {
+            Ok(Some(again)) => {
+                (self.lease, self.since) = (again, since);
+                self.remembered().await
+            }
+            Ok(None) => return true,
+            Err(error) => Err(error),
+        };
+        offered.inspect_err(|error| store_failed("remember", error)).is_ok()
+    }
+
+    async fn remembered(&self) -> Result<bool, StoreError> {
+        match self.remember(self.answer.clone()).await {
             // That it was done takes less room than what was answered.
             Err(StoreError::Full(_)) => {
                 self.remember(Answer { status: self.answer.status, ..Answer::default() }).await
             }
             offered => offered,
-        };
-        offered.inspect_err(|error| store_failed("remember", error)).is_ok()
+        }
     }
 
     fn remember(&self, answer: Answer) -> impl Future<Output = Result<bool, StoreError>> + Send {

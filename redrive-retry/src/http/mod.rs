@@ -1,6 +1,7 @@
 //! Retries of HTTP requests, and the server's part of idempotency keys.
 //!
-//! - [`HttpRetryLayer`] goes around any `tower` service of HTTP requests, such as the client of `hyper-util`.
+//! - [`HttpRetryLayer`] goes around any `tower` service of HTTP requests, such as the client of `hyper-util`; with the
+//!   feature `hyper` what that client could not send is told apart.
 //! - With the feature `reqwest`, [`HttpRetry`] goes around a `reqwest::Client`; with `reqwest-middleware`,
 //!   `RetryMiddleware` is one for `reqwest_middleware`.
 //! - [`HttpAnswers`] is the judge behind both: 408, 425, 429 and 5xx without 501 and 505 are retried, and 409 when it
@@ -51,6 +52,7 @@ mod reqwest_client;
 mod reqwest_middleware;
 mod retry;
 mod size;
+mod unanswered;
 
 pub use answer::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, Retried, is_retryable};
 pub use idempotency::{IdempotencyLayer, Idempotent};

@@ -200,7 +200,10 @@ impl<B: Body<Data = Bytes>> Shared<B> {
             self.kept = Vec::new();
             return false;
         }
-        self.kept.push(piece.clone());
+        // Any number of pieces without anything in them would be within the limit.
+        if !piece.is_empty() {
+            self.kept.push(piece.clone());
+        }
         true
     }
 }

@@ -32,7 +32,6 @@ pub struct MemoryStore {
 struct State {
     limits: MemoryLimits,
     bytes: usize,
-    next: u64,
     entries: HashMap<Name, Entry>,
     /// When each is forgotten, soonest first.
     ends: BTreeSet<(Timestamp, Name)>,
@@ -127,14 +126,18 @@ impl State {
             {
                 return Ok(Claimed::Other);
             }
+            Some(Held::Running { token, .. }) if *token == claim.token => {
+                let lease = Lease { key, token: claim.token };
+                self.extend(&lease, claim.now + claim.lease);
+                return Ok(Claimed::First(lease));
+            }
             Some(Held::Running { .. }) => return Ok(Claimed::Running),
             Some(Held::Done { answer, .. }) => return Ok(Claimed::Done(answer.clone())),
             Some(Held::Call(_)) => return Ok(Claimed::Other),
             None => {}
         }
-        self.next += 1;
-        let token = self.next;
-        self.put(name, claim.now + claim.lease, Held::Running { fingerprint: claim.fingerprint, token })?;
+        let Claim { fingerprint, token, .. } = claim;
+        self.put(name, claim.now + claim.lease, Held::Running { fingerprint, token })?;
         Ok(Claimed::First(Lease { key, token }))
     }
 

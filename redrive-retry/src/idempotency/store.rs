@@ -20,6 +20,9 @@ pub struct Claim<'a> {
     /// How long the first may go without [extending](KeyStore::extend) it before another takes its place, as after a
     /// crash.
     pub lease: Duration,
+    /// What tells this claim from any other: drawn at random by whoever makes it. A claim that is made once more with the
+    /// token of the one that runs is that one, as when nobody heard of its answer.
+    pub token: u64,
 }
 
 /// The right of the first to say how it went.
@@ -27,7 +30,7 @@ pub struct Claim<'a> {
 pub struct Lease {
     /// The key that was claimed.
     pub key: Arc<str>,
-    /// What tells this claim from a later one on the same key.
+    /// What tells this claim from a later one on the same key: as it was claimed.
     pub token: u64,
 }
 
@@ -78,18 +81,19 @@ pub enum StoreError {
 ///
 /// Each method is one step that others see whole or not at all.
 pub trait KeyStore: Send + Sync + 'static {
-    /// Asks for a key.
+    /// Asks for a key. What runs by the same token is claimed once more: the answer is the lease again, until the new time.
     fn claim(&self, claim: Claim<'_>) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
-    /// Holds the key until then, for a call that is still running. False, and nothing changes, when it was answered or
-    /// the lease is another's by now.
+    /// Holds the key until then, for a call that is still running. False, and nothing changes, when it was answered, or the
+    /// lease was over and is another's by now, or nobody's.
     fn extend(
         &self,
         lease: &Lease,
         until: Timestamp,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Remembers the answer until then. False, and nothing changes, when the lease is another's by now.
+    /// Remembers the answer until then. False, and nothing changes, when the lease was over and is another's by now, or
+    /// nobody's.
     fn remember(
         &self,
         lease: &Lease,

@@ -21,6 +21,7 @@ impl<T, G, E, C: Classify<T, E>> Classify<T, LayerError<G, E>> for BehindGuard<C
         match self.0.judge(result) {
             Judged::Done(value) => Judged::Done(value),
             Judged::Retry { error, after } => Judged::Retry { error: LayerError::Failed(error), after },
+            Judged::NotYet { error, after } => Judged::NotYet { error: LayerError::Failed(error), after },
             Judged::Fail(error) => Judged::Fail(LayerError::Failed(error)),
             Judged::NotMade(error) => Judged::NotMade(LayerError::Failed(error)),
         }
@@ -38,16 +39,22 @@ impl<C, H> Builder<C, H> {
     /// this client does too much already. Once for each such layer; how errors of the service are judged is said
     /// before.
     ///
+    /// From outside of a guard nobody can tell an attempt that hangs from one that waits for its turn or its place. So an
+    /// attempt that the retryer itself cuts says nothing about the endpoint. Leave its timeout away, and put a
+    /// [`TimeoutLayer`](super::TimeoutLayer) inside of the guards.
+    ///
     /// ```
     /// use redrive_retry::Retryer;
-    /// use redrive_retry::tower::{BulkheadLayer, RateLimitLayer, RetryLayer};
-    /// use redrive_retry::{Bulkhead, RateLimiter};
+    /// use redrive_retry::tower::{BulkheadLayer, RateLimitLayer, RetryLayer, TimeoutLayer};
+    /// use redrive_retry::{Bulkhead, Cause, RateLimiter};
     /// use std::time::Duration;
     /// use tower::{ServiceBuilder, ServiceExt};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let passes = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
     /// let retryer = Retryer::builder()
-    ///     .retry_if(|error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    ///     .retry_if(move |failed: &Cause<std::io::Error>| failed.error().is_none_or(passes))
+    ///     .no_attempt_timeout()
     ///     .behind_guard() // the bulkhead
     ///     .behind_guard() // the rate limit
     ///     .build()?;
@@ -55,6 +62,7 @@ impl<C, H> Builder<C, H> {
     ///     .layer(RetryLayer::new(retryer))
     ///     .layer(RateLimitLayer::new(RateLimiter::new("500/s".parse()?), Duration::from_secs(1)))
     ///     .layer(BulkheadLayer::new(Bulkhead::new(32, 64)?))
+    ///     .layer(TimeoutLayer::new(Duration::from_secs(2))?)
     ///     .service_fn(|sku: u64| async move { Ok::<u64, std::io::Error>(sku) });
     /// assert_eq!(service.oneshot(17).await?, 17);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,7 +70,7 @@ impl<C, H> Builder<C, H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn behind_guard(self) -> Builder<BehindGuard<C>, H> {
-        self.wrap(BehindGuard)
+        self.wrap_behind_guard(BehindGuard)
     }
 }
 

@@ -5,18 +5,22 @@
 //!
 //! ```
 //! use redrive_retry::guard::BreakerConfig;
-//! use redrive_retry::tower::{BreakerLayer, BulkheadLayer, FallbackLayer, RateLimitLayer, RetryLayer};
+//! use redrive_retry::tower::{
+//!     BreakerLayer, BulkheadLayer, FallbackLayer, RateLimitLayer, RetryLayer, TimeoutLayer,
+//! };
 //! use redrive_retry::{Bulkhead, CircuitBreaker, RateLimiter, Retryer};
 //! use std::time::Duration;
 //! use tower::{Service, ServiceBuilder, ServiceExt};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! let retryer = Retryer::builder().no_attempt_timeout().behind_guard().behind_guard().build()?;
 //! let mut prices = ServiceBuilder::new()
 //!     .layer(FallbackLayer::new(|_error| async { Ok::<u32, std::convert::Infallible>(100) }))
 //!     .layer(BreakerLayer::new(CircuitBreaker::new(BreakerConfig::default())?).around_retries())
-//!     .layer(RetryLayer::new(Retryer::builder().behind_guard().behind_guard().build()?))
+//!     .layer(RetryLayer::new(retryer))
 //!     .layer(RateLimitLayer::new(RateLimiter::new("500/s".parse()?), Duration::from_secs(1)))
 //!     .layer(BulkheadLayer::new(Bulkhead::new(32, 64)?))
+//!     .layer(TimeoutLayer::new(Duration::from_secs(2))?)
 //!     .service_fn(|_sku: u64| async { Err::<u32, _>("the price service is down") });
 //! # tokio::time::pause();
 //! assert_eq!(prices.ready().await?.call(17).await?, 100);
@@ -29,6 +33,10 @@
 //! [`behind_guard`](crate::Builder::behind_guard), once for each of them, and
 //! [`around_retries`](BreakerLayer::around_retries) are for. Without, every error is retried and counted.
 //!
+//! The time of an attempt begins when both have let it through, so it is a [`TimeoutLayer`] inside of them, and the
+//! retryer around them has [none of its own](crate::Builder::no_attempt_timeout). What its deadline, or a timeout that it
+//! has all the same, cuts behind a guard says nothing about the endpoint: it may have queued all the time.
+//!
 //! A [`Retryer`](crate::Retryer) that has a breaker, a rate limit and a bulkhead of its own needs the one layer
 //! [`RetryLayer`] only, and what these refuse is then told apart by [`RetryError::stop`](crate::RetryError::stop).
 
@@ -39,6 +47,7 @@ mod fallback;
 mod once;
 mod rate;
 mod retry;
+mod timeout;
 
 use std::error::Error;
 use std::fmt;
@@ -52,6 +61,7 @@ pub use once::Once;
 pub(crate) use once::take_ready;
 pub use rate::{RateLimitLayer, Rated, RatedFuture};
 pub use retry::{CloneRequest, Replay, Retry, RetryLayer, SendAgain};
+pub use timeout::{Timed, TimedFuture, TimeoutLayer};
 
 /// A guard refused the call, or the call itself failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +85,7 @@ impl<G: Error + 'static, E: Error + 'static> Error for LayerError<G, E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Refused(guard) => Some(guard),
-            Self::Failed(error) => error.source(),
+            Self::Failed(error) => Some(error),
         }
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::once::take_ready;
 use super::{LayerError, Once};
 use crate::RateLimiter;
-use crate::guard::TooMany;
+use crate::guard::RateSpent;
 
 /// Lets calls start at a rate, in the order in which they came, and refuses those that would wait too long.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub struct Rated<S> {
 
 impl<S: Service<Req> + Clone, Req> Service<Req> for Rated<S> {
     type Response = S::Response;
-    type Error = LayerError<TooMany, S::Error>;
+    type Error = LayerError<RateSpent, S::Error>;
     type Future = RatedFuture<S, Req>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -58,7 +58,7 @@ impl<S: Service<Req> + Clone, Req> Service<Req> for Rated<S> {
         let turn = self.limiter.reserve_at(self.limiter.clock().now(), self.longest);
         let (wait, refused) = match turn {
             Ok(wait) => ((!wait.is_zero()).then(|| tokio::time::sleep(wait)), None),
-            Err(too_many) => (None, Some(too_many)),
+            Err(spent) => (None, Some(spent)),
         };
         RatedFuture { wait, refused, once: Once::new(take_ready(&mut self.service), Some(request)) }
     }
@@ -72,19 +72,19 @@ pin_project! {
     {
         #[pin]
         wait: Option<Sleep>,
-        refused: Option<TooMany>,
+        refused: Option<RateSpent>,
         #[pin]
         once: Once<S, Req>,
     }
 }
 
 impl<S: Service<Req>, Req> Future for RatedFuture<S, Req> {
-    type Output = Result<S::Response, LayerError<TooMany, S::Error>>;
+    type Output = Result<S::Response, LayerError<RateSpent, S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let Some(too_many) = this.refused {
-            return Poll::Ready(Err(LayerError::Refused(*too_many)));
+        if let Some(spent) = this.refused {
+            return Poll::Ready(Err(LayerError::Refused(*spent)));
         }
         if let Some(wait) = this.wait.as_mut().as_pin_mut() {
             ready!(wait.poll(cx));

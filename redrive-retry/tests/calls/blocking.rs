@@ -1,11 +1,13 @@
 //! Calls on the thread of the caller. Their waits are real, and short.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redrive_retry::guard::{BreakerConfig, BreakerState};
-use redrive_retry::{Bulkhead, CallBudget, CircuitBreaker, Jitter, Retryer, Stop};
+use redrive_retry::guard::{BreakerConfig, BreakerState, Rate};
+use redrive_retry::{Bulkhead, CallBudget, CircuitBreaker, Clock, Jitter, RateLimiter, Retryer, Stop};
 
+use crate::clocks::ByHand;
 use crate::ms;
 use crate::script::Busy;
 
@@ -84,7 +86,75 @@ fn a_thread_waits_for_a_place_no_longer_than_it_may() {
     assert!(bulkhead.acquire_blocking(ms(1)).unwrap().is_none());
     let retryer = short().bulkhead(bulkhead.clone()).deadline(ms(20)).build().unwrap();
     let error = retryer.call_blocking(|_| Ok::<_, Busy>(())).unwrap_err();
-    assert_eq!((error.stop(), error.attempts()), (Stop::Deadline, 0));
+    assert!(matches!(error.stop(), Stop::Bulkhead(_)), "{:?}", error.stop());
+    assert_eq!((error.attempts(), error.outcome()), (0, None));
     drop(held);
     assert!(bulkhead.acquire_blocking(ms(1)).unwrap().is_some());
+}
+
+/// The time since a test began, without a recent reading that would lag behind it.
+#[derive(Debug)]
+struct Since(Instant);
+
+impl Clock for Since {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+#[test]
+fn a_thread_waits_for_its_turn_and_no_longer_than_it_may() {
+    let (turn, clock) = (ms(20), Arc::new(Since(Instant::now())));
+    let limiter = RateLimiter::with_clock(Rate::new(1, turn).unwrap(), 1, Arc::clone(&clock)).unwrap();
+    let patient = short().deadline(Duration::from_mins(1)).clock(Arc::clone(&clock));
+    let retryer = patient.attempts(3).rate_limit(limiter).build().unwrap();
+    let mut began = Vec::new();
+    let error = retryer
+        .call_blocking(|attempt| {
+            began.push(clock.now());
+            Err::<(), _>(Busy(attempt.number))
+        })
+        .unwrap_err();
+    assert_eq!((error.stop(), began.len()), (Stop::Attempts, 3));
+    assert!(began[1] >= turn && began[2] >= 2 * turn, "no attempt begins before its turn: {began:?}");
+
+    let limiter = RateLimiter::with_burst(Rate::new(1, Duration::from_hours(1)).unwrap(), 1).unwrap();
+    let retryer = short().rate_limit(limiter).build().unwrap();
+    assert!(retryer.call_blocking(|_| Ok::<_, Busy>(())).is_ok());
+    let error = retryer.call_blocking(|_| Ok::<_, Busy>(())).unwrap_err();
+    assert!(matches!(error.stop(), Stop::Rate(_)), "{:?}", error.stop());
+    assert_eq!((error.attempts(), error.outcome()), (0, None));
+}
+
+/// Nobody can stop an operation that blocks. It has 2 s, and all of them together 8.
+#[test]
+fn an_operation_that_comes_back_late_is_a_success_or_fails_as_far_as_the_deadline_lets_it() {
+    for (late, attempts, stop) in
+        [(3_000, 3, Stop::Deadline), (9_000, 1, Stop::Deadline), (1_000, 5, Stop::Attempts)]
+    {
+        let clock = Arc::new(ByHand::default());
+        let config = BreakerConfig { consecutive: 1, ..BreakerConfig::default() };
+        let breaker = CircuitBreaker::with_clock(config, Arc::clone(&clock)).unwrap();
+        let settings = short().base(ms(0)).no_budget().clock(Arc::clone(&clock)).breaker(breaker.clone());
+        let retryer = settings.build().unwrap();
+        let answer = retryer.call_blocking(|attempt| {
+            clock.set(late);
+            Ok::<_, Busy>(attempt.number)
+        });
+        assert_eq!((answer.unwrap(), breaker.state()), (1, BreakerState::Closed), "{late}");
+        clock.set(0);
+        let error = retryer
+            .call_blocking(|attempt| {
+                clock.set(late * u64::from(attempt.number));
+                Err::<(), _>(Busy(attempt.number))
+            })
+            .unwrap_err();
+        assert_eq!((error.attempts(), error.stop()), (attempts, stop), "{late}");
+        assert_eq!(
+            (error.took(), error.error()),
+            (ms(late * u64::from(attempts)), Some(&Busy(attempts))),
+            "{late}"
+        );
+        assert_eq!(breaker.state(), BreakerState::Open, "{late}: it failed");
+    }
 }

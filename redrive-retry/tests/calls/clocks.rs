@@ -17,13 +17,13 @@ use crate::script::{Busy, FAIL, OK, Service, Step};
 
 /// A clock that a test sets by hand.
 #[derive(Debug, Default)]
-struct ByHand {
+pub(crate) struct ByHand {
     millis: AtomicU64,
     wall: AtomicI64,
 }
 
 impl ByHand {
-    fn set(&self, millis: u64) {
+    pub(crate) fn set(&self, millis: u64) {
         self.millis.store(millis, Ordering::SeqCst);
     }
 }

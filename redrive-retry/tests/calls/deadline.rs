@@ -1,10 +1,13 @@
 //! The edges of the deadline.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_retry::guard::Rate;
-use redrive_retry::{CallBudget, Cause, Judged, RateLimiter, RetryError, SharedClock, Stop, TokioClock};
+use redrive_retry::guard::{Outcome, Rate};
+use redrive_retry::{
+    CallBudget, Cause, Judged, RateLimiter, RetryError, SharedClock, Stop, TokioClock, TooLittleTime,
+};
 
 use crate::clocks::Lagging;
 use crate::script::{Busy, FAIL, OK, Service, Step};
@@ -49,13 +52,15 @@ async fn a_wait_whose_timer_ends_at_the_deadline_is_not_begun() {
     }
 }
 
+/// A timer that ends late must not leave the attempt with less than its time.
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_timer_ends_at_the_deadline_is_not_taken() {
-    for (deadline, taken) in [(335, true), (334, false), (333, false)] {
-        // The next turn comes in 333 ms and a third.
+async fn a_turn_whose_timer_may_cost_the_attempt_its_time_is_not_taken() {
+    for (deadline, taken) in [(435, true), (434, false), (433, false)] {
+        // The next turn comes in 333 ms and a third, and the attempt takes 100.
         let limiter = RateLimiter::with_clock(Rate::new(3, ms(1_000)).unwrap(), 1, TokioClock).unwrap();
         limiter.try_acquire().unwrap();
-        let retryer = known().deadline(ms(deadline)).rate_limit(limiter).build().unwrap();
+        let settings = known().deadline(ms(deadline)).attempt_timeout(ms(100));
+        let retryer = settings.rate_limit(limiter).build().unwrap();
         let service = Service::new([OK]);
         let ended = retryer.call(|attempt| service.call(attempt)).await;
         let stop = ended.as_ref().err().map(RetryError::stop);
@@ -76,11 +81,14 @@ async fn a_reading_that_lags_lets_no_wait_end_past_the_deadline() {
         let stop = ended.as_ref().err().map(RetryError::stop);
         let expected = (!begun).then_some(Stop::NoTimeToWait { wait: ms(wait), left: ms(2_990) });
         assert_eq!((stop, service.calls()), (expected, 1 + usize::from(begun)), "{wait}");
+    }
+    // An attempt of a second leaves 1,989 of these for a turn.
+    for (wait, begun) in [(1_989, true), (1_990, false), (1_995, false)] {
         let limiter =
             RateLimiter::with_clock(Rate::new(1, ms(wait)).unwrap(), 1, Arc::clone(&clock)).unwrap();
         limiter.try_acquire().unwrap();
         let service = Service::new([OK]);
-        let limited = by().rate_limit(limiter).build().unwrap();
+        let limited = by().attempt_timeout(ms(1_000)).rate_limit(limiter).build().unwrap();
         let ended = limited.call(|attempt| service.call(attempt)).await;
         assert_eq!(ended.is_ok(), begun, "{wait}: {ended:?}");
         assert!(begun || service.elapsed().is_zero(), "{wait}: it gave up at once");
@@ -145,6 +153,11 @@ async fn the_earlier_deadline_of_a_message_holds() {
             let error = budget.scope(retryer.call(|attempt| service.call(attempt))).await.unwrap_err();
             assert_eq!((error.stop(), service.elapsed()), (Stop::Deadline, ms(expected)), "{clock:?}");
             assert_eq!(error.history()[0].cause, Cause::TimedOut(ms(expected.min(2_000))), "{clock:?}");
+            // What little the message had left says nothing about the endpoint.
+            let shown = (message >= 2_000).then_some(Outcome::Failure);
+            assert_eq!(error.outcome(), shown, "{clock:?} {message}");
+            let source = error.source().unwrap();
+            assert_eq!(source.is::<TooLittleTime>(), shown.is_none(), "{clock:?} {message}: {source}");
         }
         let passed = CallBudget::new(None, Some(tokio::time::Instant::now()));
         let service = Service::new([OK]);

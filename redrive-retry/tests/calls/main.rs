@@ -7,7 +7,9 @@ mod cancel;
 mod clocks;
 mod deadline;
 mod hooks;
+mod queues;
 mod script;
+mod sources;
 mod waits;
 
 use std::time::Duration;

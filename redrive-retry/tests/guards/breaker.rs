@@ -143,6 +143,67 @@ fn listeners_hear_of_every_change_and_may_ask_back() {
     );
 }
 
+/// What was heard, as the states before and after.
+type Heard = Arc<Mutex<Vec<(BreakerState, BreakerState)>>>;
+
+fn hears(breaker: &CircuitBreaker) -> Heard {
+    let heard = Heard::default();
+    let theirs = Arc::clone(&heard);
+    breaker.on_change(move |change| theirs.lock().unwrap().push((change.from, change.to)));
+    heard
+}
+
+const THERE_AND_BACK: [(BreakerState, BreakerState); 2] =
+    [(BreakerState::Closed, BreakerState::Open), (BreakerState::Open, BreakerState::Closed)];
+
+#[test]
+fn a_listener_that_changes_the_breaker_is_heard_in_its_order() {
+    let breaker = CircuitBreaker::new(BreakerConfig::default()).unwrap();
+    let ours = breaker.clone();
+    breaker.on_change(move |change| {
+        if change.to == BreakerState::Open {
+            ours.force_close();
+        }
+    });
+    let heard = hears(&breaker);
+    breaker.force_open();
+    assert_eq!(*heard.lock().unwrap(), THERE_AND_BACK);
+}
+
+#[test]
+fn changes_of_two_threads_are_heard_in_their_order() {
+    let breaker = CircuitBreaker::new(BreakerConfig::default()).unwrap();
+    let (tells, told) = std::sync::mpsc::channel();
+    let (goes_on, go_on) = std::sync::mpsc::channel();
+    let go_on = Mutex::new(go_on);
+    // The thread that opens it is held up while it tells so.
+    breaker.on_change(move |change| {
+        if change.to == BreakerState::Open {
+            tells.send(()).unwrap();
+            go_on.lock().unwrap().recv().unwrap();
+        }
+    });
+    let heard = hears(&breaker);
+    std::thread::scope(|scope| {
+        scope.spawn(|| breaker.force_open());
+        told.recv().unwrap();
+        breaker.force_close();
+        goes_on.send(()).unwrap();
+    });
+    assert_eq!(*heard.lock().unwrap(), THERE_AND_BACK);
+}
+
+#[test]
+fn a_listener_that_panics_does_not_silence_the_next_change() {
+    let breaker = CircuitBreaker::new(BreakerConfig::default()).unwrap();
+    let heard = hears(&breaker);
+    breaker.on_change(|change| assert_ne!(change.to, BreakerState::Open, "it does not like that"));
+    let theirs = breaker.clone();
+    assert!(std::thread::spawn(move || theirs.force_open()).join().is_err());
+    breaker.force_close();
+    assert_eq!(*heard.lock().unwrap(), THERE_AND_BACK);
+}
+
 #[test]
 fn nothing_that_threads_report_is_lost() {
     let clock = Arc::new(ByHand::default());

@@ -132,7 +132,13 @@ async fn the_same_key_for_something_else_is_refused() {
     let mut elsewhere = post(&format!("http://{address}/returns"), "a book");
     elsewhere.headers_mut().insert("idempotency-key", "k".parse().unwrap());
     assert_eq!(sent(elsewhere).await.status(), 422, "another path is another request");
+    for (method, path) in [("PATCH", "orders"), ("POST", "orders?gift=1")] {
+        let otherwise = Request::builder().method(method).uri(format!("http://{address}/{path}"));
+        let otherwise = otherwise.header("idempotency-key", "k").body(Full::from("a book")).unwrap();
+        assert_eq!(sent(otherwise).await.status(), 422, "{method} {path} is another request");
+    }
     assert_eq!(shop.taken(), 1);
+    assert_eq!(text(&order(address, "k", "a book").await), (200, "order 1: a book".to_owned()));
 }
 
 #[tokio::test]
@@ -151,18 +157,51 @@ async fn while_the_first_is_running_a_repetition_is_asked_to_come_back() {
     assert_eq!(shop.taken(), 1);
 }
 
+/// A store that says when a repetition came while the first was running.
+#[derive(Clone, Default)]
+struct Watched {
+    store: MemoryStore,
+    repeated: Arc<Notify>,
+}
+
+impl KeyStore for Watched {
+    async fn claim(&self, claim: Claim<'_>) -> Result<Claimed, StoreError> {
+        let claimed = self.store.claim(claim).await;
+        if matches!(claimed, Ok(Claimed::Running)) {
+            self.repeated.notify_one();
+        }
+        claimed
+    }
+
+    async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
+        self.store.extend(lease, until).await
+    }
+
+    async fn remember(&self, lease: &Lease, answer: Answer, until: Timestamp) -> Result<bool, StoreError> {
+        self.store.remember(lease, answer, until).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.store.release(lease).await
+    }
+}
+
 #[tokio::test]
 async fn our_own_clients_come_back_and_get_the_first_answer() {
     for client in ALL {
         let shop = Shop { finish: Arc::new(Semaphore::new(0)), ..Shop::new(|_| 200) };
-        let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
+        let store = Watched::default();
+        let address = shop.open(IdempotencyLayer::new(store.clone())).await;
         let first = tokio::spawn(order(address, "k", "a book"));
         shop.began.notified().await;
         let mut repeated = post(&format!("http://{address}/orders"), "a book");
         repeated.headers_mut().insert("idempotency-key", "k".parse().unwrap());
         let retries = client.send(repeated, quick().attempts(1_000), false);
         let finish = async {
-            tokio::task::yield_now().await;
+            // The client has been told to come back, and has done so.
+            for _ in 0..2 {
+                store.repeated.notified().await;
+            }
             shop.finish.add_permits(1);
         };
         let (came, ()) = tokio::join!(retries, finish);
@@ -181,12 +220,33 @@ async fn an_answer_that_asks_for_another_attempt_is_not_remembered() {
         let expected = Came::Answer { status: 200, body: "order 3: a book".to_owned(), gave_up: None };
         assert_eq!((came, shop.taken()), (expected, 3), "{bad}");
     }
-    // A refusal is an answer.
-    let shop = Shop::new(|_| 404);
-    let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
-    for _ in 0..2 {
-        assert_eq!(text(&order(address, "k", "a book").await), (404, "order 1: a book".to_owned()));
+    // A refusal is an answer, and so is a conflict that does not say when to come back.
+    for bad in [404, 409] {
+        let shop = Shop::new(move |_| bad);
+        let address = shop.open(IdempotencyLayer::new(MemoryStore::default())).await;
+        for _ in 0..2 {
+            assert_eq!(text(&order(address, "k", "a book").await), (bad, "order 1: a book".to_owned()));
+        }
     }
+}
+
+#[tokio::test]
+async fn a_conflict_that_says_when_to_come_back_is_not_remembered() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&calls);
+    let service = tower::service_fn(move |_: Request<Full<Bytes>>| {
+        let is_first = seen.fetch_add(1, Ordering::SeqCst) == 0;
+        let answer = Response::builder().status(if is_first { 409 } else { 200 }).header("retry-after", "1");
+        async move { Ok::<_, Infallible>(answer.body(Full::<Bytes>::default()).unwrap()) }
+    });
+    let service = IdempotencyLayer::new(MemoryStore::default()).layer(service);
+    let request = || Request::post("/").header("idempotency-key", "k").body(Full::from("{}")).unwrap();
+    for (expected, replayed) in [(409, false), (200, false), (200, true)] {
+        let answer = service.clone().oneshot(request()).await.unwrap();
+        let is_replayed = answer.headers().contains_key("idempotency-replayed");
+        assert_eq!((answer.status().as_u16(), is_replayed), (expected, replayed));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

@@ -113,6 +113,16 @@ async fn pieces_are_shared_and_not_copied() {
 }
 
 #[tokio::test]
+async fn pieces_without_anything_in_them_are_not_kept() {
+    let pieces = std::iter::repeat_n(Bytes::new(), 10_000).chain([Bytes::from("a book"), Bytes::new()]);
+    let body = ReplayBody::new(Pieces::of(pieces), 6);
+    assert_eq!(body.clone().collect().await.unwrap().to_bytes(), "a book");
+    let mut again = body.clone();
+    assert_eq!(again.frame().await.unwrap().unwrap().into_data().unwrap(), "a book");
+    assert!(again.frame().await.is_none() && again.is_end_stream());
+}
+
+#[tokio::test]
 async fn trailers_are_sent_again_too() {
     let mut trailers = HeaderMap::new();
     trailers.insert("checksum", "17".parse().unwrap());
@@ -166,6 +176,7 @@ async fn one_that_gets_too_long_during_the_wait_is_not_sent_again() {
     let answer = HttpRetry::new(service, retryer).oneshot(ReplayBody::wrap(request, 4)).await.unwrap();
     let retried = answer.extensions().get::<Retried>().unwrap();
     assert_eq!((retried.stop, retried.attempts), (Stop::NotRepeatable, 1));
+    assert!(retried.stop.to_string().ends_with("or its body cannot be sent again"), "{}", retried.stop);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What happens to a request.
 #[derive(Debug, Clone)]
@@ -39,12 +40,12 @@ pub(crate) struct Received {
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: watch::Receiver<Vec<Received>>,
 }
 
 struct Script {
     fates: Mutex<VecDeque<Fate>>,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: watch::Sender<Vec<Received>>,
 }
 
 impl Server {
@@ -52,9 +53,9 @@ impl Server {
     pub(crate) async fn start(fates: impl IntoIterator<Item = Fate>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let received = Arc::<Mutex<Vec<Received>>>::default();
+        let (sends, received) = watch::channel(Vec::new());
         let fates = Mutex::new(fates.into_iter().collect());
-        let script = Arc::new(Script { fates, received: Arc::clone(&received) });
+        let script = Arc::new(Script { fates, received: sends });
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let script = Arc::clone(&script);
@@ -70,11 +71,17 @@ impl Server {
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap().clone()
+        self.received.borrow().clone()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.received.lock().unwrap().len()
+        self.received.borrow().len()
+    }
+
+    /// Waits until so many requests have arrived.
+    pub(crate) async fn has_received(&self, count: usize) {
+        let mut received = self.received.clone();
+        received.wait_for(|received| received.len() >= count).await.expect("it is listening");
     }
 }
 
@@ -90,7 +97,7 @@ async fn serve(stream: TcpStream, script: &Script) -> std::io::Result<()> {
         let body = if early { Vec::new() } else { head.body(&mut stream).await? };
         let received = Received { method: head.method.clone(), key: head.key.clone(), body };
         let length = received.body.len();
-        script.received.lock().unwrap().push(received);
+        script.received.send_modify(|all| all.push(received));
         match fate {
             Fate::Answer(status, headers) => answer(&mut stream, status, headers, length).await?,
             Fate::Late(after) => {

@@ -1,5 +1,6 @@
 //! What every store of idempotency keys holds to.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,8 +13,12 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(1_782_896_400_000 + seconds * 1_000)
 }
 
+/// A claim like no other.
 fn claim(key: &str, body: u8, seconds: i64) -> Claim<'_> {
-    Claim { key, fingerprint: [body; 32], now: at(seconds), lease: MINUTE }
+    static CLAIMS: AtomicU64 = AtomicU64::new(0);
+    // Every bit of a token counts.
+    let token = !CLAIMS.fetch_add(1, Ordering::Relaxed);
+    Claim { key, fingerprint: [body; 32], now: at(seconds), lease: MINUTE, token }
 }
 
 fn answer() -> Answer {
@@ -37,6 +42,7 @@ pub(crate) async fn holds<S: KeyStore + CallKeys>(store: &S) {
     a_released_key_is_free(store).await;
     a_lease_ends(store).await;
     a_lease_is_extended(store).await;
+    a_claim_whose_answer_was_lost_is_made_again(store).await;
     an_answer_is_forgotten_in_time(store).await;
     of_many_at_once_one_is_the_first(store).await;
     calls_keep_their_keys(store).await;
@@ -88,6 +94,18 @@ async fn a_lease_is_extended<S: KeyStore>(store: &S) {
     let free = first(store, claim("g", 1, 200)).await;
     store.release(&free).await.unwrap();
     assert_eq!(store.extend(&free, at(1_000)).await, Ok(false), "nobody has it");
+}
+
+async fn a_claim_whose_answer_was_lost_is_made_again<S: KeyStore>(store: &S) {
+    let asked = claim("h", 1, 0);
+    let lease = first(store, asked).await;
+    assert_eq!(lease.token, asked.token);
+    assert_eq!(first(store, Claim { now: at(50), ..asked }).await, lease);
+    assert_eq!(store.claim(claim("h", 1, 109)).await, Ok(Claimed::Running), "it holds for the new time");
+    let other = Claim { fingerprint: [2; 32], now: at(51), ..asked };
+    assert_eq!(store.claim(other).await, Ok(Claimed::Other));
+    assert_eq!(store.remember(&lease, answer(), at(3_600)).await, Ok(true));
+    assert_eq!(store.claim(Claim { now: at(52), ..asked }).await, Ok(Claimed::Done(answer())));
 }
 
 async fn an_answer_is_forgotten_in_time<S: KeyStore>(store: &S) {

@@ -25,6 +25,7 @@ async fn what_is_full_refuses_until_something_may_be_forgotten() {
         fingerprint: [0; 32],
         now: Timestamp::from_millis(seconds * 1_000),
         lease: Duration::from_secs(10),
+        token: seconds.cast_unsigned(),
     };
     let Ok(Claimed::First(lease)) = store.claim(claim("a", 0)).await else { panic!("it is empty") };
     let large = Answer { body: Some(Bytes::from(vec![0; 2_000])), ..Answer::default() };

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::{Answer, ok};
 use crate::api::Api;
 use crate::codes;
+use crate::figures::Figures;
 use crate::metrics;
 use crate::problem::Problem;
 
@@ -55,12 +56,17 @@ pub(super) async fn ready(State(api): State<Api>) -> Answer {
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(api): State<Api>) -> Answer {
-    let mut text =
-        api.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
+    let mut text = api.metrics.as_ref().map(Figures::render).unwrap_or_default();
     let counts = api.ledger.counts().await?;
     metrics::write(&mut text, &counts, api.clock.now());
+    let flows = api.flows.flows();
+    let mut held = Vec::with_capacity(flows.len());
+    for flow in &flows {
+        held.push((flow.name.as_str(), api.ledger.held_lanes(&flow.name).await?));
+    }
+    metrics::write_held(&mut text, &held);
     if api.metrics.is_none() {
-        metrics::write_alarms(&mut text, &api.flows.flows());
+        metrics::write_alarms(&mut text, &flows);
     }
     let mut response = (StatusCode::OK, text).into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -3,7 +3,7 @@
 use redrive_core::fingerprint::PayloadHash;
 use redrive_core::headers::Field;
 use redrive_core::{Class, ErrorLink, Headers, Reason, Timestamp};
-use redrive_engine::port::{Delivery, EntryId, EntryState, HistoryLine, Keeper, Record};
+use redrive_engine::port::{Delivery, DeliveryParts, EntryId, EntryState, HistoryLine, Keeper, Record};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::apart::Body;
@@ -175,7 +175,7 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
     let group = attempt.map(|attempt| attempt.group.to_string());
     let at = record.at.as_millis();
     let first = carrier.first_failure.map_or(at, Timestamp::as_millis).min(at);
-    let Delivery { message, source, .. } = carrier.delivery;
+    let DeliveryParts { message, source, .. } = &**carrier.delivery;
     let headers = codec::encode(&foreign(&message.headers));
     let key = message.key.as_deref().map(shown_key);
     let parent: Option<Vec<u8>> = tx

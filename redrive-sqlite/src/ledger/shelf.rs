@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redrive_core::headers::{Replay, Trail};
 use redrive_core::{Headers, Message, Text, Timestamp};
-use redrive_engine::port::{Carried, Delivery, HeaderRules, SourceRef, Tag};
+use redrive_engine::port::{Carried, Delivery, DeliveryParts, HeaderRules, SourceRef, Tag};
 use rusqlite::{OptionalExtension, params};
 
 use super::record::Stored;
@@ -137,13 +137,13 @@ impl Shelf {
                     headers,
                 })
             })?;
-        Ok(Delivery {
+        Ok(Delivery::from(DeliveryParts {
             tag: Tag { stream: self.queue, epoch: 0, number: self.row.cast_unsigned() },
             message,
             trail: Carried::default(),
             source: SourceRef { kind: "embedded".into(), name: "".into(), partition: None, offset: None },
             ready_at: Timestamp::default(),
             redelivered: false,
-        })
+        }))
     }
 }

@@ -235,9 +235,12 @@ pub fn flow(
             Place::Kafka(Box::new(kafka::flow(config, name, address, &policies, env).map_err(fail)?))
         }
         #[cfg(feature = "rabbitmq")]
-        SourceAddress::Amqp(address) => Place::RabbitMq(Box::new(
-            rabbitmq::flow(config, name, address, &policies, spec.prefetch, env).map_err(fail)?,
-        )),
+        SourceAddress::Amqp(address) => {
+            let usual = rabbitmq::in_hand(concurrency);
+            let rabbit = rabbitmq::flow(config, name, address, &policies, usual, env).map_err(fail)?;
+            spec.prefetch = usual.max(rabbit.prefetch.into());
+            Place::RabbitMq(Box::new(rabbit))
+        }
         other => return Err(fail(not_built_in(other))),
     };
     let topology = flow.topology.or(config.topology).unwrap_or(config::Topology::Apply);

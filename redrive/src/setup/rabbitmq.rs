@@ -14,6 +14,12 @@ use crate::config::{self, Config, Flow};
 /// Steps that get a queue of their own; a schedule with more of them goes through the levels for the rest.
 const MOST_STEPS: usize = 24;
 
+/// How many messages a flow has in hand unless more are asked for. Whatever one instance has prefetched, no other can
+/// handle, and all of it comes again when its connection is lost.
+pub(super) fn in_hand(concurrency: usize) -> usize {
+    concurrency.saturating_mul(4).max(256)
+}
+
 /// A flow on RabbitMQ. `policies` are all that its messages may have; `prefetch` is what the engine takes in.
 pub(super) fn flow(
     config: &Config,
@@ -34,6 +40,8 @@ pub(super) fn flow(
         Some(config::QueueKind::Stream) => QueueKind::Stream,
     };
     rabbit.single_active = read.single_active.unwrap_or(rabbit.single_active);
+    // Order lives in the data file, which no other instance has.
+    rabbit.alone = flow.order_by.as_ref().is_some_and(|order| !order.is_none());
     let usual = u16::try_from(prefetch).unwrap_or(u16::MAX);
     rabbit.prefetch = address.prefetch.or(read.prefetch).unwrap_or_else(|| rabbit.prefetch.max(usual));
     rabbit.delay = delay(flow.delay)?;
@@ -205,6 +213,25 @@ mod tests {
         assert_eq!((flow.kind, flow.owned, flow.single_active), (QueueKind::Quorum, true, false));
         assert_eq!(flow.prefetch, 256);
         assert_eq!(flow.confirm_timeout, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn as_many_are_prefetched_as_concurrency_asks_for_or_as_are_named() {
+        let taken = |from: &str, concurrency: u32| {
+            let file = format!(
+                "{{ version: 1, flows: {{ orders: {{ from: '{from}', to: 'http://h', concurrency: {concurrency} }} }} }}"
+            );
+            let config = config::check(file.as_bytes(), &|_| None).value.unwrap();
+            let setup = super::super::flow(&config, "orders", super::super::InCode::default(), &|_| None);
+            let setup = setup.unwrap();
+            let super::super::Place::RabbitMq(rabbit) = setup.place else { panic!("no RabbitMQ") };
+            (usize::from(rabbit.prefetch), setup.spec.prefetch)
+        };
+        assert_eq!(taken("amqp://r1?queue=orders", 64), (256, 256));
+        assert_eq!(taken("amqp://r1?queue=orders", 200), (800, 800));
+        assert_eq!(taken("amqp://r1?queue=orders&prefetch=3000", 64), (3_000, 3_000));
+        // What comes from the ledger needs room, too.
+        assert_eq!(taken("amqp://r1?queue=orders&prefetch=8", 64), (8, 256));
     }
 
     #[test]

@@ -140,7 +140,10 @@ pub async fn a_quarantine_keeps_what_fits(fixture: &impl Fixture) {
         let let_go = order(&stage, Order::Release(quarantine(text))).await;
         assert_eq!(let_go, Ok(3));
         for n in 0..3 {
-            stage.stands(&format!("x{n}"), EntryState::Recovered).await;
+            let entry = stage.stands(&format!("x{n}"), EntryState::Recovered).await;
+            let history = stage.ports.ledger.history(entry.id).await.expect("history");
+            let again = history.iter().any(|line| line.what == "waiting");
+            assert!(!again, "what was let go was kept once more: {history:?}");
         }
         let order: Vec<_> = stage.handler.order().into_iter().filter(|id| id.starts_with('x')).collect();
         assert_eq!(order, ["x0", "x1", "x2"]);

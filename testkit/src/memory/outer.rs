@@ -6,9 +6,9 @@
 use async_trait::async_trait;
 use redrive_core::{Message, Timestamp};
 use redrive_engine::port::{
-    Broker, Capabilities, Delivery, EntryState, NewMessage, Outcome, PortError, Published, QueueInfo,
-    Refusal, Resolved, Settled, Settlement, Shelved, Shelves, Source, SourceRange, SourceRef, Subscription,
-    Tag, Topology,
+    Broker, Capabilities, Delivery, DeliveryParts, EntryState, NewMessage, Outcome, PortError, Published,
+    QueueInfo, Refusal, Resolved, Settled, Settlement, Shelved, Shelves, Source, SourceRange, SourceRef,
+    Subscription, Tag, Topology,
 };
 
 use super::MemoryStore;
@@ -236,7 +236,14 @@ fn shelved(
 ) -> Shelved {
     let trail = subscription.headers.read(&message.headers, message.body.as_deref());
     let foreign = trail.entry_id.is_none();
-    let delivery = Delivery { tag: Tag::APART, message, trail, source, ready_at, redelivered: false };
+    let delivery = Delivery::from(DeliveryParts {
+        tag: Tag::APART,
+        message,
+        trail,
+        source,
+        ready_at,
+        redelivered: false,
+    });
     Shelved { delivery, state, foreign, bodiless: false, carries_body: true }
 }
 

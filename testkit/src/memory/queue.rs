@@ -8,7 +8,8 @@ use bytes::Bytes;
 use redrive_core::headers::Trail;
 use redrive_core::{MAX_MESSAGE_ID, Message, Text, Timestamp};
 use redrive_engine::port::{
-    Delivery, Depth, EntryId, HeaderRules, NewMessage, Published, Refusal, Room, SourceRef, Tag,
+    Delivery, DeliveryParts, Depth, EntryId, HeaderRules, NewMessage, Published, Refusal, Room, SourceRef,
+    Tag,
 };
 
 use super::state::State;
@@ -163,7 +164,7 @@ impl Queue {
                 if is_log && !row.is_copy {
                     trail.forget_entry();
                 }
-                Delivery {
+                Delivery::from(DeliveryParts {
                     tag: Tag { stream, epoch, number },
                     trail,
                     message: row.message.clone(),
@@ -176,7 +177,7 @@ impl Queue {
                         Place::Ready | Place::Kept => row.since,
                     },
                     redelivered: std::mem::take(&mut row.redelivered),
-                }
+                })
             })
         });
         into.extend(handed);

@@ -141,10 +141,10 @@ impl HttpHandler {
 
 #[async_trait]
 impl Handler for HttpHandler {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
         let began = tokio::time::Instant::now();
         let body = message.body.clone().unwrap_or_default();
-        match self.target.post(self.head.build(message, context), body).await {
+        match self.target.post(self.head.build(message, &context), body).await {
             Ok(response) => {
                 let now = context.started_at() + began.elapsed();
                 answer::read(response, &self.target.shown, now, &self.ignored).await

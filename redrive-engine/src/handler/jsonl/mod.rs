@@ -104,9 +104,9 @@ impl JsonlHandler {
 
 #[async_trait]
 impl Handler for JsonlHandler {
-    async fn call(&self, message: &Message, context: &Context) -> Attempted {
+    async fn call(&self, message: &Message, context: Context) -> Attempted {
         let (place, answer) = self.pending.enter(&message.id, context.attempt).await;
-        let line = match wire::call_line(message, context) {
+        let line = match wire::call_line(message, &context) {
             Ok(line) => line,
             Err(error) => return Attempted::failure(Failure::from_error(error)),
         };

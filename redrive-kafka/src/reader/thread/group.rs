@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
+use super::nowhere::CANNOT_READ;
 use super::{COMMITTED, Reader};
 use crate::position::Position;
 use crate::reader::roles;
@@ -156,6 +157,10 @@ impl Reader {
         self.paused.remove(&stream);
         self.full.remove(&stream);
         self.ahead.remove(&stream);
+        self.anew.remove(&stream);
+        if let Some(place) = self.nowhere.remove(&stream) {
+            self.with.alarms.clear(CANNOT_READ, &place);
+        }
         self.waiting.remove_stream(stream);
     }
 

@@ -8,7 +8,7 @@ use redrive_engine::port::Refusal;
 
 use super::{Reader, Waits};
 use crate::copy::Hop;
-use crate::delay::Waiting;
+use crate::delay::{Delays, Waiting};
 use crate::metrics;
 use crate::options::Role;
 use crate::reader::member::Handed;
@@ -37,6 +37,9 @@ impl Reader {
     /// Decides what becomes of a record of a delay topic now.
     pub(super) fn sort(&mut self, waits: Waits) {
         let now = self.now();
+        if let Some(group) = waits.delivery.trail.left_to().cloned() {
+            return self.sort_of_another(waits, &group, now);
+        }
         let Waits { delivery, appended } = &waits;
         let last = || {
             let delays = self.with.copies.delays();
@@ -62,6 +65,23 @@ impl Reader {
             Ok(Hop::Ready) => self.with.member.is_due(waits.delivery),
             Ok(Hop::Move(copy)) => self.move_on(waits, vec![copy]),
             Err(refusal) => self.cannot_move(waits, now, &refusal),
+        }
+    }
+
+    /// Two services read one topic, and their flows have one name: each has its own copies. The ledger may know it all the
+    /// same, when the group had another name before; only what nobody here knows is left to the other.
+    fn sort_of_another(&mut self, waits: Waits, group: &str, now: Timestamp) {
+        let topic = &waits.delivery.source.name;
+        self.with.alarms.raise("shared_topics", topic, format!(
+            "copies of the group `{group}` lie in `{topic}` too, and are left to it: give each service that reads the topic a flow name of its own (--name)"
+        ));
+        let due = Delays::due(waits.appended, &waits.delivery.trail).unwrap_or(now);
+        if !self.with.flow.ledger || self.with.flow.role == Role::Delay {
+            self.move_on(waits, Vec::new());
+        } else if due > now {
+            self.wait(due, waits);
+        } else {
+            self.with.member.is_due(waits.delivery);
         }
     }
 

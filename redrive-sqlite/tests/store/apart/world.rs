@@ -3,9 +3,9 @@
 use redrive_core::headers::Trail;
 use redrive_core::{Headers, Message, Timestamp};
 use redrive_engine::port::{
-    Broker, Copied, Deed, DeedReport, Delivery, Entry, EntryId, EntryState, Expected, Keeper, LaneName,
-    Learned, Ledger, Outcome, Overdue, Recorded, Selection, Settlement, Source, SourceRef, Subscription, Tag,
-    Taken, home_of,
+    Broker, Copied, Deed, DeedReport, Delivery, DeliveryParts, Entry, EntryId, EntryState, Expected, Keeper,
+    LaneName, Learned, Ledger, Outcome, Overdue, Recorded, Selection, Settlement, Source, SourceRef,
+    Subscription, Tag, Taken, home_of,
 };
 use redrive_sqlite::Store;
 
@@ -23,7 +23,7 @@ pub(super) fn place(name: &str, offset: i64) -> SourceRef {
 
 /// A message of the topic, read at its offset.
 pub(super) fn original(id: &str, offset: i64) -> Delivery {
-    Delivery {
+    Delivery::from(DeliveryParts {
         tag: Tag { stream: 3, epoch: 1, number: offset.cast_unsigned() },
         message: Message {
             id: id.into(),
@@ -36,13 +36,17 @@ pub(super) fn original(id: &str, offset: i64) -> Delivery {
         source: place(FLOW, offset),
         ready_at: at(offset),
         redelivered: false,
-    }
+    })
 }
 
 /// The copy that a settlement left at the broker, when it comes back.
 pub(super) fn copy_of(settlement: &Settlement, offset: i64) -> Delivery {
     let trail = settlement.trail.as_deref().cloned().unwrap_or_default();
-    Delivery { trail: trail.into(), source: place("orders.retry.10s", offset), ..settlement.delivery.clone() }
+    Delivery::from(DeliveryParts {
+        trail: trail.into(),
+        source: place("orders.retry.10s", offset),
+        ..settlement.delivery.clone().into_parts()
+    })
 }
 
 pub(super) fn entry_id(settlement: &Settlement) -> EntryId {
