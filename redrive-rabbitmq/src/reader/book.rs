@@ -10,8 +10,13 @@ const OVERHEAD: usize = 300;
 /// The open deliveries of one channel, by their tags.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    /// All that the broker waits for an answer to.
+    /// All that were read and that the broker waits for an answer to.
     open: BTreeSet<u64>,
+    /// All tags up to this one were read: a channel numbers its deliveries from 1, without a hole.
+    read: u64,
+    /// Those that were read beyond it. The consumers of a channel share its tags, and what came for one of them may be read
+    /// later than what came for another after it.
+    ahead: BTreeSet<u64>,
     /// Of these, what may be handed out.
     ready: BTreeMap<u64, Here>,
     /// Of these, what the flow has or what is being moved on, and whether it had waited.
@@ -42,6 +47,15 @@ impl Book {
     /// One was read, and is not to be handed out yet.
     pub(crate) fn opened(&mut self, tag: u64) {
         self.open.insert(tag);
+        if tag != self.read + 1 {
+            self.ahead.insert(tag);
+            return;
+        }
+        self.read = tag;
+        while self.ahead.first() == Some(&(self.read + 1)) {
+            self.ahead.pop_first();
+            self.read += 1;
+        }
     }
 
     /// One that was read is a copy that has waited.
@@ -138,7 +152,8 @@ impl Book {
     pub(crate) fn finish(&mut self, tags: &[u64]) -> Vec<Answer> {
         let mut done: Vec<u64> = tags.iter().copied().filter(|tag| self.close(*tag)).collect();
         done.sort_unstable();
-        let lowest = self.open.first().copied().unwrap_or(u64::MAX);
+        // One frame for all answers for what nobody has read yet, too.
+        let lowest = self.open.first().copied().unwrap_or(u64::MAX).min(self.read + 1);
         let together = done.partition_point(|tag| *tag < lowest);
         let mut answers = Vec::with_capacity(done.len() - together + 1);
         if let Some(tag) = done[..together].last() {
@@ -200,7 +215,71 @@ mod tests {
         assert_eq!(book.position_without(&[3]), Some(14));
     }
 
+    #[test]
+    fn what_nobody_has_read_is_not_answered_with_the_others() {
+        let mut book = Book::default();
+        for tag in [1, 2, 4, 5] {
+            book.opened(tag);
+        }
+        let alone = |tag| Answer { tag, multiple: false };
+        assert_eq!(book.finish(&[1, 2, 4]), [Answer { tag: 2, multiple: true }, alone(4)]);
+        assert_eq!(book.finish(&[5]), [alone(5)]);
+        (6..=7).for_each(|tag| book.opened(tag));
+        assert_eq!(book.finish(&[6]), [alone(6)]);
+        book.opened(3);
+        assert_eq!(book.finish(&[3, 7]), [Answer { tag: 7, multiple: true }]);
+    }
+
+    /// A step in the life of a channel.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Read(usize),
+        Finish(Vec<usize>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0_usize..3).prop_map(Step::Read),
+            1 => prop::collection::vec(0_usize..40, 0..10).prop_map(Step::Finish),
+        ]
+    }
+
     proptest! {
+        /// Three consumers of one channel: whatever of them is read first, what is not finished is not answered.
+        #[test]
+        fn no_frame_answers_what_is_unread(
+            of in prop::collection::vec(0_usize..3, 40),
+            steps in prop::collection::vec(step(), 0..80),
+        ) {
+            let mut book = Book::default();
+            let mut unread: [std::collections::VecDeque<u64>; 3] = Default::default();
+            for (tag, consumer) in (1..).zip(of) {
+                unread[consumer].push_back(tag);
+            }
+            let mut unacked: BTreeSet<u64> = (1..=40).collect();
+            let (mut read, mut finished): (Vec<u64>, BTreeSet<u64>) = Default::default();
+            for step in steps {
+                match step {
+                    Step::Read(consumer) => {
+                        if let Some(tag) = unread[consumer].pop_front() {
+                            book.opened(tag);
+                            read.push(tag);
+                        }
+                    }
+                    Step::Finish(places) => {
+                        let tags: Vec<u64> = places.iter().filter_map(|place| read.get(*place).copied()).collect();
+                        for Answer { tag, multiple } in book.finish(&tags) {
+                            prop_assert!(unacked.contains(&tag), "{tag} is unknown");
+                            unacked.retain(|open| *open != tag && (!multiple || *open > tag));
+                        }
+                        finished.extend(tags);
+                        let expected: BTreeSet<u64> = (1..=40).filter(|tag| !finished.contains(tag)).collect();
+                        prop_assert_eq!(&unacked, &expected);
+                    }
+                }
+            }
+        }
+
         /// The broker's side: a frame answers what is open there, and one that answers nothing ends the channel.
         #[test]
         fn every_frame_answers_what_is_finished_and_nothing_else(

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use lapin::types::AMQPValue;
 use redrive_core::Timestamp;
-use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, SourceRange};
+use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Room, Settlement, SourceRange};
 use redrive_rabbitmq::{Positions, QueueKind, RabbitBroker, RabbitFlow};
 
 use crate::between::{Say, in_front_of};
@@ -114,6 +115,44 @@ async fn what_somebody_else_puts_among_the_copies_does_not_move_the_position() {
         settle(&broker, &delivery, Outcome::Ack).await.unwrap();
     }
     assert_eq!(positions.kept.lock().unwrap().values().collect::<Vec<_>>(), ["2"]);
+}
+
+/// The stream and the queue of copies share a channel and its tags, and each is read when its turn comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_read_yet_is_not_released_with_what_is_settled() {
+    const EACH: usize = 2_000;
+    let Some(stage) = Stage::shared("tags") else { return };
+    let flow = stream(&stage, 0).await;
+    let broker = Arc::new(broker(&flow, &Arc::default()).await);
+    let copies = format!("{}.retry", stage.name);
+    let publishing = async |queue: &str, kind: &str| {
+        let channel = stage.channel().await;
+        let sent =
+            (0..EACH).map(|number| publish(&channel, queue, "body", named(&format!("{kind}{number}"))));
+        futures_util::future::join_all(sent.collect::<Vec<_>>()).await;
+    };
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let reading = async {
+        let (mut settling, mut seen) = (tokio::task::JoinSet::new(), Vec::new());
+        while seen.len() < 2 * EACH {
+            let mut some = receive(&mut source, 1).await;
+            let _ = source.receive(Room::of(64), &mut some).now_or_never();
+            seen.extend(some.iter().map(|delivery| delivery.message.id.to_string()));
+            let broker = Arc::clone(&broker);
+            settling.spawn(async move {
+                let done = |delivery: Delivery| Settlement::plain(delivery, Outcome::Ack);
+                broker.settle(&some.into_iter().map(done).collect::<Vec<_>>()).await
+            });
+        }
+        for settled in settling.join_all().await.into_iter().flatten() {
+            settled.unwrap();
+        }
+        seen
+    };
+    let (mut seen, (), ()) = tokio::join!(reading, publishing(&stage.name, "s"), publishing(&copies, "c"));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 2 * EACH, "each came once, so that no channel was lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
