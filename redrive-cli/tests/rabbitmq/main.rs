@@ -3,6 +3,7 @@
 #[path = "../desk/mod.rs"]
 mod desk;
 mod elsewhere;
+mod hashed;
 #[path = "../kill/http.rs"]
 #[allow(dead_code, reason = "the tests that kill use more of it")]
 mod http;

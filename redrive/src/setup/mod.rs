@@ -236,9 +236,9 @@ pub fn flow(
         }
         #[cfg(feature = "rabbitmq")]
         SourceAddress::Amqp(address) => {
-            let usual = rabbitmq::in_hand(concurrency);
+            let usual = rabbitmq::prefetched(concurrency, spec.timeout, spec.rate);
             let rabbit = rabbitmq::flow(config, name, address, &policies, usual, env).map_err(fail)?;
-            spec.prefetch = usual.max(rabbit.prefetch.into());
+            spec.prefetch = rabbitmq::in_hand(concurrency).max(rabbit.prefetch.into());
             Place::RabbitMq(Box::new(rabbit))
         }
         other => return Err(fail(not_built_in(other))),

@@ -1,6 +1,9 @@
 //! From a flow as a person writes it to one on RabbitMQ.
 
+use std::time::Duration;
+
 use redrive_core::Policy;
+use redrive_core::guard::Rate;
 use redrive_rabbitmq::{
     Adopt, DeadLetter, DeadLetterFormat, DelayMode, Login, Parking, QueueKind, RabbitFlow, SettleMode,
     Suffixes, Tls,
@@ -14,19 +17,36 @@ use crate::config::{self, Config, Flow};
 /// Steps that get a queue of their own; a schedule with more of them goes through the levels for the rest.
 const MOST_STEPS: usize = 24;
 
+/// How long the last of what was prefetched may have to wait for its turn: half of the time after which RabbitMQ closes a
+/// channel that does not answer for a message.
+const LONGEST_TURN: Duration = Duration::from_secs(15 * 60);
+
 /// How many messages a flow has in hand unless more are asked for. Whatever one instance has prefetched, no other can
 /// handle, and all of it comes again when its connection is lost.
 pub(super) fn in_hand(concurrency: usize) -> usize {
     concurrency.saturating_mul(4).max(256)
 }
 
-/// A flow on RabbitMQ. `policies` are all that its messages may have; `prefetch` is what the engine takes in.
+/// How many of these RabbitMQ hands out beforehand: no more than are handled in time, however long each call takes, and
+/// however few may begin.
+pub(super) fn prefetched(concurrency: usize, timeout: Duration, rate: Option<Rate>) -> u16 {
+    let times = |each: Duration, count: usize| {
+        let times = LONGEST_TURN.as_nanos() * count as u128 / each.as_nanos().max(1);
+        usize::try_from(times).unwrap_or(usize::MAX)
+    };
+    let in_time = times(timeout, concurrency).max(concurrency);
+    let may_begin = rate.map_or(usize::MAX, |rate| times(rate.per(), rate.count() as usize).max(1));
+    u16::try_from(in_hand(concurrency).min(in_time).min(may_begin)).unwrap_or(u16::MAX)
+}
+
+/// A flow on RabbitMQ. `policies` are all that its messages may have; `prefetch` is what is taken in beforehand, unless
+/// the flow says it.
 pub(super) fn flow(
     config: &Config,
     name: &str,
     address: &AmqpAddress,
     policies: &[&Policy],
-    prefetch: usize,
+    prefetch: u16,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<RabbitFlow, String> {
     let flow = config.flows.get(name).ok_or("there is no such flow")?;
@@ -42,8 +62,7 @@ pub(super) fn flow(
     rabbit.single_active = read.single_active.unwrap_or(rabbit.single_active);
     // Order lives in the data file, which no other instance has.
     rabbit.alone = flow.order_by.as_ref().is_some_and(|order| !order.is_none());
-    let usual = u16::try_from(prefetch).unwrap_or(u16::MAX);
-    rabbit.prefetch = address.prefetch.or(read.prefetch).unwrap_or_else(|| rabbit.prefetch.max(usual));
+    rabbit.prefetch = address.prefetch.or(read.prefetch).unwrap_or(prefetch);
     rabbit.delay = delay(flow.delay)?;
     let waits = waits::of(flow, policies, MOST_STEPS);
     rabbit.steps = waits.exact;
@@ -95,7 +114,7 @@ pub(crate) fn to_queue(
         }
         let spec = config.flow_policy(name, None).unwrap_or_default();
         let policy = spec.build().map_err(|_| format!("flow `{name}`: its policy cannot be used"))?;
-        let found = flow(config, name, &from, &[&policy], 0, env)?;
+        let found = flow(config, name, &from, &[&policy], 1, env)?;
         return Ok(RabbitFlow { login: own, ..found });
     }
     let queue = address.queue.as_deref().unwrap_or_default();
@@ -180,8 +199,6 @@ fn dead_letter(flow: &Flow, usual: &str) -> DeadLetter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn set_up(file: &str) -> Result<RabbitFlow, String> {
@@ -229,6 +246,14 @@ mod tests {
         };
         assert_eq!(taken("amqp://r1?queue=orders", 64), (256, 256));
         assert_eq!(taken("amqp://r1?queue=orders", 200), (800, 800));
+        // The last one's turn comes before RabbitMQ takes the channel for dead.
+        assert_eq!(taken("amqp://r1?queue=orders", 1), (30, 256));
+        assert_eq!(super::prefetched(4, Duration::from_secs(600), None), 6);
+        assert_eq!(super::prefetched(4, Duration::from_secs(3_600), None), 4);
+        let rate = |count, secs| Rate::new(count, Duration::from_secs(secs));
+        assert_eq!(super::prefetched(64, Duration::from_secs(30), rate(5, 60)), 75);
+        assert_eq!(super::prefetched(64, Duration::from_secs(30), rate(1, 3_600)), 1);
+        assert_eq!(super::prefetched(64, Duration::from_secs(30), rate(100, 1)), 256);
         assert_eq!(taken("amqp://r1?queue=orders&prefetch=3000", 64), (3_000, 3_000));
         // What comes from the ledger needs room, too.
         assert_eq!(taken("amqp://r1?queue=orders&prefetch=8", 64), (8, 256));

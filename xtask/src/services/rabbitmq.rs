@@ -50,7 +50,7 @@ impl Rabbitmq {
         let advanced = site.settings.as_deref().unwrap_or("[].");
         let advanced = format!("{advanced}\n");
         let files = [
-            ("enabled_plugins", "[].\n"),
+            ("enabled_plugins", "[rabbitmq_consistent_hash_exchange].\n"),
             ("rabbitmq-env.conf", ""),
             ("rabbitmq.conf", "log.console = false\nloopback_users.guest = true\n"),
             ("advanced.config", advanced.as_str()),
