@@ -35,6 +35,11 @@ impl Mending {
         !letter.exchange.as_str().is_empty() || self.needs.owns(letter.key.as_str())
     }
 
+    /// Whether a queue is the flow's own, and nothing of that was found missing that could not be made.
+    pub(crate) fn has_made(&self, queue: &str) -> bool {
+        !self.has_failed() && self.needs.owns(queue)
+    }
+
     /// Whether something was missing when it was looked at last, and could not be made.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)

@@ -45,6 +45,8 @@ pub(crate) enum NotTaken {
     Returned,
     /// The broker said no: the queue is full, mostly.
     Nacked,
+    /// The broker takes no such message: it is too large, or a property says what none may.
+    Refused(String),
     /// There is no such exchange, which ended the channel with all that was under way on it.
     NoExchange(PortError),
     /// Nobody knows.
@@ -75,6 +77,11 @@ impl Outbox {
         }
     }
 
+    /// Whether a queue is one of those that are there again, as far as the last look told.
+    pub(crate) fn has_made(&self, queue: &str) -> bool {
+        self.mending.has_made(queue)
+    }
+
     /// How large a message's header may be.
     pub(crate) fn frame_max(&self) -> usize {
         self.link.frame_max()
@@ -87,7 +94,9 @@ impl Outbox {
         let mut rest = letters;
         while !rest.is_empty() {
             let (some, others) = rest.split_at(share(rest));
-            answers.extend(self.write_some(some).await);
+            let mut written = self.write_some(some).await;
+            self.tell_apart(some, &mut written).await;
+            answers.extend(written);
             rest = others;
         }
         let missing = letters.iter().zip(&answers).any(|(letter, answer)| match answer {
@@ -121,6 +130,43 @@ impl Outbox {
             }
             // One that is short of memory, or goes away now, is dealt with when there is something to write.
             Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// A message that the broker refuses ends the channel with all that are under way on it. Which one it was is found out
+    /// by sending them one by one; behind it the broker took none, so that what is behind goes together again.
+    async fn tell_apart(&self, letters: &[Letter], answers: &mut [Result<(), NotTaken>]) {
+        let is_refused = |answer: &Result<(), NotTaken>| matches!(answer, Err(NotTaken::Refused(_)));
+        let mut doubtful: Vec<usize> =
+            (0..letters.len()).filter(|place| is_refused(&answers[*place])).collect();
+        if letters.len() < 2 {
+            return;
+        }
+        doubtful.reverse();
+        while let Some(place) = doubtful.pop() {
+            let Some(alone) = self.write_some(std::slice::from_ref(&letters[place])).await.pop() else {
+                return;
+            };
+            answers[place] = alone;
+            match &answers[place] {
+                Err(NotTaken::Refused(_)) => {
+                    let behind: Vec<Letter> =
+                        doubtful.iter().rev().map(|place| letters[*place].clone()).collect();
+                    let written = self.write_some(&behind).await;
+                    for (place, answer) in doubtful.iter().rev().zip(written) {
+                        answers[*place] = answer;
+                    }
+                    doubtful.retain(|place| is_refused(&answers[*place]));
+                }
+                Err(NotTaken::Away(error)) => {
+                    let error = error.clone();
+                    for place in &doubtful {
+                        answers[*place] = Err(NotTaken::Away(error.clone()));
+                    }
+                    return;
+                }
+                _ => {}
+            }
         }
     }
 
@@ -174,9 +220,12 @@ impl Outbox {
                 }
                 Ok(Confirmation::NotRequested) => Err(away("RabbitMQ confirms nothing on this channel")),
                 Err(error) => {
-                    let gone = trouble::no(&error) == Some(No::NotFound);
-                    let error = trouble::away("RabbitMQ did not take a message", &error);
-                    Err(if gone { NotTaken::NoExchange(error) } else { NotTaken::Away(error) })
+                    let away = trouble::away("RabbitMQ did not take a message", &error);
+                    Err(match trouble::no(&error) {
+                        Some(No::NotFound) => NotTaken::NoExchange(away),
+                        Some(No::Differs) => NotTaken::Refused(trouble::shown(&error)),
+                        _ => NotTaken::Away(away),
+                    })
                 }
             });
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use lapin::BasicProperties;
 use lapin::options::{BasicAckOptions, BasicGetOptions};
+use lapin::types::ShortString;
 use redrive_core::Timestamp;
 use redrive_engine::port::{EntryId, EntryState, PortError, Refusal, Resolved};
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ pub(crate) async fn keep(
     write(flow, outbox, &words).await
 }
 
-/// The words of one message, and what is none that this version knows.
+/// The words of one message, and what is none that this version knows. A message that holds none at all is an error.
 fn words_of(bytes: &[u8]) -> Result<(Vec<Word>, Vec<Value>), serde_json::Error> {
     let (mut words, mut others) = (Vec::new(), Vec::new());
     for value in serde_json::from_slice::<Vec<Value>>(bytes)? {
@@ -75,12 +76,23 @@ async fn write<T: Serialize>(flow: &RabbitFlow, outbox: &Outbox, words: &[T]) ->
             mandatory: true,
         });
     }
-    for written in outbox.write(&letters).await {
+    send(flow, outbox, &letters).await
+}
+
+/// A message of another version, for the end of its queue.
+fn as_it_was(queue: &ShortString, read: &lapin::message::Delivery) -> Letter {
+    let (properties, body) = (read.properties.clone(), read.data.clone().into());
+    Letter { exchange: "".into(), key: queue.clone(), properties, body, mandatory: true }
+}
+
+async fn send(flow: &RabbitFlow, outbox: &Outbox, letters: &[Letter]) -> Result<(), PortError> {
+    let queue = names::resolved(flow);
+    for written in outbox.write(letters).await {
         match written {
             Ok(()) => {}
             Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
             Err(NotTaken::Returned) => return Err(Refusal::NotFound { what: "queue", name: queue }.into()),
-            Err(NotTaken::Nacked) => {
+            Err(NotTaken::Nacked | NotTaken::Refused(_)) => {
                 return Err(PortError::Unavailable(format!("the queue `{queue}` takes nothing")));
             }
         }
@@ -106,12 +118,14 @@ pub(crate) async fn read(
     let name = link::short(&queue)?;
     let mut last: BTreeMap<EntryId, Word> = BTreeMap::new();
     let mut unknown: Vec<Value> = Vec::new();
+    let mut strange: Vec<Letter> = Vec::new();
     let mut read_up_to = None;
     for _ in 0..left {
         let got = channel.basic_get(name.clone(), BasicGetOptions::default()).await.map_err(away)?;
         let Some(got) = got else { break };
         let (words, others) = words_of(&got.delivery.data).unwrap_or_else(|error| {
-            tracing::warn!(flow = &*flow.flow, queue, error = %error, "what was resolved cannot be read");
+            tracing::warn!(flow = &*flow.flow, queue, error = %error, "what was resolved cannot be read, and is kept as it is");
+            strange.push(as_it_was(&name, &got.delivery));
             Default::default()
         });
         unknown.extend(others);
@@ -130,6 +144,7 @@ pub(crate) async fn read(
     if let Some(tag) = read_up_to {
         write(flow, outbox, &words).await?;
         write(flow, outbox, &unknown).await?;
+        send(flow, outbox, &strange).await?;
         channel.basic_ack(tag, BasicAckOptions { multiple: true }).await.map_err(away)?;
         link::close(&channel).await;
     }

@@ -114,6 +114,10 @@ impl Settler {
             NotTaken::Returned => {
                 ("queue_missing", Refusal::NotFound { what: "queue", name: queue.to_owned() })
             }
+            NotTaken::Refused(text) => (
+                "copy_refused",
+                Refusal::Invalid(format!("RabbitMQ does not take the copy for `{queue}`: {text}")),
+            ),
             NotTaken::Nacked => (
                 "copy_refused",
                 Refusal::Limit(format!(
@@ -136,7 +140,10 @@ impl Settler {
         }
         self.alarms.clear_all(|name, about| {
             matches!(name, "copy_refused" | "queue_missing")
-                && (about.is_empty() || queues.iter().any(|queue| **queue == *about))
+                && (about.is_empty()
+                    || queues.iter().any(|queue| **queue == *about)
+                    // What comes after it was made again may go another way.
+                    || (name == "queue_missing" && self.outbox.has_made(about)))
         });
     }
 }

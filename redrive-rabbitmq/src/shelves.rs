@@ -135,31 +135,44 @@ impl QueueShelves {
     /// kept in hand, and is in its place again when the look ends.
     async fn release(&mut self) -> Result<(), PortError> {
         let Some(up_to) = self.held.up_to else { return Ok(()) };
-        let (mut back, mut done): (Vec<Letter>, Vec<u64>) = Default::default();
+        let (mut back, mut to): (Vec<Letter>, Vec<(u64, Arc<str>)>) = Default::default();
+        let (mut done, mut in_place): (Vec<u64>, bool) = Default::default();
+        let flow = Arc::clone(&self.with.flow.flow);
+        let stays = |queue: &str, why: &dyn std::fmt::Display| {
+            tracing::warn!(flow = &*flow, queue, error = %why, "a dead letter stays in its place");
+        };
         for taken in &self.held.read {
             match taken.stays.then(|| self.to_the_end(taken)) {
                 None => {}
-                Some(Ok(letter)) => back.push(letter),
+                Some(Ok(letter)) => {
+                    back.push(letter);
+                    to.push((taken.tag, Arc::clone(&taken.queue)));
+                    continue;
+                }
                 Some(Err(PortError::Refused(refusal))) => {
-                    let flow = &*self.with.flow.flow;
-                    tracing::warn!(flow, queue = &*taken.queue, error = %refusal, "a dead letter stays in its place");
-                    self.held.in_place = true;
+                    stays(&taken.queue, &refusal);
+                    in_place = true;
                     continue;
                 }
                 Some(Err(error)) => return Err(error),
             }
             done.push(taken.tag);
         }
-        for written in self.with.outbox.write(&back).await {
-            match written {
-                Ok(()) => {}
-                Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
-                Err(NotTaken::Returned | NotTaken::Nacked) => {
-                    let text = "a dead letter could not be put back into its queue; it stays where it was";
-                    return Err(PortError::Unavailable(text.to_owned()));
+        for ((tag, queue), written) in to.into_iter().zip(self.with.outbox.write(&back).await) {
+            let why = match written {
+                Ok(()) => {
+                    done.push(tag);
+                    continue;
                 }
-            }
+                Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
+                Err(NotTaken::Refused(text)) => text,
+                Err(NotTaken::Returned) => "the queue is gone".to_owned(),
+                Err(NotTaken::Nacked) => "the queue is full, and takes nothing at its end".to_owned(),
+            };
+            stays(&queue, &why);
+            in_place = true;
         }
+        self.held.in_place |= in_place;
         if let Some(channel) = &self.held.channel {
             // One answer for all would answer for what is kept in hand, too.
             let multiple = !self.held.in_place;

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::link::{self, Link};
 use crate::reader::Carver;
-use crate::wire::OFFSET;
-use crate::{RabbitFlow, amqp, trouble};
+use crate::wire::{self, OFFSET};
+use crate::{RabbitFlow, trouble};
 
 /// How many messages are on their way at once.
 const AHEAD: u16 = 200;
@@ -102,7 +102,7 @@ async fn end_of(flow: &RabbitFlow, link: &Link) -> Result<Option<i64>, PortError
     while Instant::now() < until {
         let Ok(next) = tokio::time::timeout(SILENCE, consumer.next()).await else { break };
         let delivery = delivered(&flow.queue, next)?;
-        end = offset_of(&delivery).max(end);
+        end = wire::offset_of(&delivery.properties).max(end);
         let _ = delivery.ack(BasicAckOptions::default()).await;
     }
     if end.is_none() {
@@ -130,10 +130,6 @@ fn delivered(
     }
 }
 
-fn offset_of(delivery: &lapin::message::Delivery) -> Option<i64> {
-    delivery.properties.headers().as_ref()?.inner().get(OFFSET).and_then(amqp::number)
-}
-
 #[async_trait]
 impl Shelves for StreamShelves {
     async fn next(&mut self, most: usize) -> Result<Vec<Shelved>, PortError> {
@@ -150,7 +146,7 @@ impl Shelves for StreamShelves {
                 break;
             };
             let delivery = delivered(&self.queue, next)?;
-            let Some(offset) = offset_of(&delivery) else { continue };
+            let Some(offset) = wire::offset_of(&delivery.properties) else { continue };
             let acked = delivery.ack(BasicAckOptions::default()).await;
             acked.map_err(|error| trouble::away("cannot read a stream", &error))?;
             self.done = offset >= self.last;

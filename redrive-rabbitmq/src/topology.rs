@@ -399,6 +399,8 @@ fn what_follows(text: &str) -> &'static str {
         "what waits in it may be lost or go elsewhere; delete it when it is empty"
     } else if text.contains("x-queue-type") || text.contains("durable") {
         "it is another kind of queue than the flow makes; name that kind, or delete it when it is empty"
+    } else if text.contains("x-max-length") {
+        "what is to get into it is kept back while it is full; delete it when it is empty"
     } else if text.contains(DELIVERY_LIMIT) {
         "a message that is given back often is deleted by the broker; set a policy with `delivery-limit` -1"
     } else {

@@ -42,8 +42,6 @@ pub(crate) struct Read {
     pub(crate) message: Message,
     /// When it was published, in milliseconds, when it says so.
     pub(crate) published: Option<i64>,
-    /// Its place in a stream.
-    pub(crate) offset: Option<i64>,
     /// Its deaths outside of the flow's own delays, newest first.
     pub(crate) deaths: Vec<Death>,
     /// How many of these the broker wrote since the message was last published; what lies behind was carried along.
@@ -72,7 +70,7 @@ pub(crate) fn read(
     let first_is_own = table.inner().get("x-first-death-queue").and_then(amqp::text);
     let first_is_own = first_is_own.is_some_and(|queue| is_own(&queue));
     let (mut typed, mut held) = (BTreeMap::new(), None);
-    let (mut key, mut order, mut published, mut offset) = (None, None, None, None);
+    let (mut key, mut order, mut published) = (None, None, None);
     let mut headers = Headers::with_capacity(table.inner().len() + 1);
     for (name, value) in table.inner() {
         match name.as_str() {
@@ -80,7 +78,6 @@ pub(crate) fn read(
             KEY => key = amqp::shown(value),
             ORDER => order = amqp::shown(value),
             PUBLISHED => published = amqp::number(value),
-            OFFSET => offset = amqp::number(value),
             "x-death" => {}
             other
                 if first_is_own
@@ -130,7 +127,7 @@ pub(crate) fn read(
     let key = key.or_else(|| route.and_then(of_route));
     let published = published.or_else(|| properties.timestamp().map(amqp::in_millis));
     let message = Message { id, key, body: Some(body.into()), headers, content_type };
-    Read { message, published, offset, deaths, fresh }
+    Read { message, published, deaths, fresh }
 }
 
 /// The properties that a header carries; nothing when it carries none that can be read.
@@ -174,6 +171,12 @@ fn rest_of(
         rest = rest.with_headers(typed.into());
     }
     rest
+}
+
+/// Whether the broker takes this as the time that a message lives: of any other it ends the channel.
+fn is_legal_expiration(text: &ShortString) -> bool {
+    let text = text.as_str();
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok()
 }
 
 /// What a copy is for.
@@ -229,8 +232,10 @@ pub(crate) fn write(
     }
     // It would leave the place in which it waits too early.
     match purpose {
-        Purpose::Kept => carry!(held, carried, expiration => with_expiration),
-        Purpose::Sent => carry!(properties, carried, expiration => with_expiration),
+        Purpose::Sent if carried.expiration().as_ref().is_some_and(is_legal_expiration) => {
+            carry!(properties, carried, expiration => with_expiration);
+        }
+        Purpose::Kept | Purpose::Sent => carry!(held, carried, expiration => with_expiration),
     }
     if !held_headers.is_empty() {
         held = held.with_headers(held_headers.into());
@@ -270,6 +275,11 @@ pub(crate) fn write(
 /// The same properties with the time at which Redrive published the message.
 pub(crate) fn published_at(properties: BasicProperties, millis: i64) -> BasicProperties {
     with_header(properties, PUBLISHED, AMQPValue::LongLongInt(millis))
+}
+
+/// The place in a stream that the broker says. Anywhere else the header is one like others.
+pub(crate) fn offset_of(properties: &BasicProperties) -> Option<i64> {
+    properties.headers().as_ref()?.inner().get(OFFSET).and_then(amqp::number)
 }
 
 /// The same properties without a place in a stream, which only the stream itself can tell.

@@ -71,6 +71,29 @@ fn what_the_broker_would_act_on_is_carried_and_comes_back() {
 }
 
 #[test]
+fn a_time_to_live_that_no_broker_takes_is_not_put_into_force() {
+    for hostile in ["", "soon", "-1", "1.5", "4294967296", "99999999999999999999"] {
+        let sent = BasicProperties::default().with_expiration(hostile.into());
+        let carried = AMQPValue::LongString(amqp::to_text(&sent).expect("text").into());
+        let sent = BasicProperties::default().with_headers(table(vec![(PROPERTIES, carried)]));
+        let message = read(&sent, Vec::new(), None, &nobodys).message;
+        let own = write(&message, &message.headers, "guest", Purpose::Sent).expect("properties");
+        assert_eq!(own.expiration(), &None, "{hostile:?}");
+        let kept = read(&own, Vec::new(), None, &nobodys).message;
+        assert_eq!(kept.headers, message.headers, "{hostile:?} is carried on");
+    }
+}
+
+#[test]
+fn a_place_in_a_stream_is_a_header_like_others_outside_of_it() {
+    let sent = BasicProperties::default().with_headers(table(vec![(OFFSET, AMQPValue::LongLongInt(7))]));
+    let message = read(&sent, Vec::new(), None, &nobodys).message;
+    assert_eq!(message.headers.get_text(OFFSET, 9).as_deref(), Some("7"));
+    let written = write(&message, &message.headers, "guest", Purpose::Kept).expect("properties");
+    assert_eq!(offset_of(&written), Some(7));
+}
+
+#[test]
 fn a_changed_header_is_text_from_then_on() {
     let sent = BasicProperties::default().with_headers(table(vec![("n", AMQPValue::LongInt(5))]));
     let mut message = read(&sent, Vec::new(), None, &nobodys).message;

@@ -344,6 +344,9 @@ impl Broker for RabbitBroker {
                 Err(NotTaken::NoExchange(error) | NotTaken::Away(error)) => return Err(error),
                 Err(NotTaken::Returned) => Refusal::NotFound { what: "queue", name: queue.to_string() },
                 Err(NotTaken::Nacked) => Refusal::Limit(format!("the queue `{queue}` takes no more")),
+                Err(NotTaken::Refused(text)) => {
+                    Refusal::Invalid(format!("RabbitMQ does not take it for the queue `{queue}`: {text}"))
+                }
             };
             answers[place] = Published::Refused(refusal);
         }
@@ -374,6 +377,7 @@ impl Broker for RabbitBroker {
         if self.flow.waits() {
             others.push((names::stray(&self.flow), true));
         }
+        others.push((names::resolved(&self.flow), false));
         if self.flow.shelves() {
             others.push((self.flow.dead_letter.queue.clone(), false));
             others.push((names::parking(&self.flow).to_owned(), false));

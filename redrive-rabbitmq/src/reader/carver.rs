@@ -54,7 +54,7 @@ impl Carver {
     /// What was delivered from the source, or from where copies went that found no way.
     pub(crate) fn carve(
         &self,
-        from: lapin::message::Delivery,
+        mut from: lapin::message::Delivery,
         epoch: u32,
         stray: bool,
         now: Timestamp,
@@ -65,7 +65,12 @@ impl Carver {
         let waited = stray || exchange == self.retry || exchange == self.delayed || self.waits_in(exchange);
         let route = (!waited).then_some(Route { exchange, key: from.routing_key.as_str() });
         let is_own = |queue: &str| self.own.iter().any(|own| own == queue);
-        let Read { mut message, published, offset, deaths, fresh } =
+        let mut offset = None;
+        if self.flow.kind == QueueKind::Stream {
+            offset = wire::offset_of(&from.properties);
+            from.properties = wire::without_offset(from.properties);
+        }
+        let Read { mut message, published, deaths, fresh } =
             wire::read(&from.properties, from.data, route, &is_own);
         if let Some(offset) = offset.filter(|_| message.id.is_empty()) {
             // The same whenever it is read.

@@ -278,7 +278,11 @@ impl Reader {
     async fn ask(&self) -> Option<Counted> {
         let (reply, answer) = oneshot::channel();
         let asked = self.is_reading() && self.asks.send(reply).is_ok();
-        if asked { answer.await.ok().flatten() } else { None }
+        if !asked {
+            return None;
+        }
+        // Whoever reads may have lost its channel meanwhile, for as long as the broker is away.
+        tokio::time::timeout(ANSWER, answer).await.ok()?.ok().flatten()
     }
 
     async fn run(self: Arc<Self>, first: Opened, mut asks: mpsc::UnboundedReceiver<Ask>) {

@@ -96,7 +96,7 @@ impl Reader {
                 Err(refusal) => {
                     let why =
                         format!("a copy that is not due cannot be moved on, and is handed out: {refusal}");
-                    alarms.raise("copy_refused", &flow.queue, why);
+                    alarms.raise("copy_refused", "", why);
                     session.book().comes_back(delivery);
                     self.arrived.notify_one();
                     return;

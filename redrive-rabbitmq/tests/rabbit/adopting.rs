@@ -262,4 +262,36 @@ async fn a_word_that_is_not_known_does_not_cost_the_others() {
     stage.holds(&queue, 2).await;
     let kept = [stage.get(&queue).await.unwrap().data, stage.get(&queue).await.unwrap().data].concat();
     assert!(String::from_utf8(kept).unwrap().contains("vanished"));
+
+    let strange = named("b").with_content_type("application/cbor".into());
+    publish(&stage.channel().await, &queue, "no words at all", strange).await;
+    for _ in 0..2 {
+        assert_eq!(broker.resolved(&subscription(&flow)).await.unwrap(), []);
+        stage.holds(&queue, 1).await;
+    }
+    let kept = stage.get(&queue).await.unwrap();
+    assert_eq!(
+        (&*kept.data, kept.properties.content_type().as_ref().unwrap().as_str()),
+        (&b"no words at all"[..], "application/cbor")
+    );
+}
+
+/// Nothing can be written to the end of a queue that is full, and one that is full is looked at as others are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_in_a_queue_that_is_full_are_found_and_stay() {
+    let Some(stage) = Stage::shared("brimful") else { return };
+    let mut flow = stage.flow();
+    flow.dead_letter.options.insert("x-max-length".to_owned(), "3".to_owned());
+    let broker = stage.broker(flow.clone()).await;
+    let dead = format!("{}.dlq", stage.name);
+    let channel = stage.channel().await;
+    for id in ["a", "b", "c"] {
+        publish(&channel, &dead, "body", named(id)).await;
+    }
+    for _ in 0..2 {
+        let found = all(&broker, &flow, None).await;
+        let ids: BTreeSet<String> = found.iter().map(|one| one.delivery.message.id.to_string()).collect();
+        assert_eq!(ids, ["a", "b", "c"].map(str::to_owned).into());
+        stage.holds(&dead, 3).await;
+    }
 }

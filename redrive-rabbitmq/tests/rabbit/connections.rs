@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Room};
+use redrive_engine::port::{Broker as _, Delivery, NewMessage, Outcome, PortError, Refusal, Room};
 use redrive_rabbitmq::RabbitBroker;
 
 use crate::stage::{PATIENCE, Stage, eventually, later, named, receive, settle, subscription};
@@ -27,6 +27,34 @@ async fn who_is_not_let_in_is_told_the_place_and_the_way_out() {
     assert!(said.contains("no virtual host `nowhere`"), "{said}");
     let said = refused(&stage, |login| login.port = 1).await;
     assert!(said.contains("127.0.0.1:1 does not answer") || said.contains(":1 "), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_lives_in_a_virtual_host_whose_name_has_a_slash() {
+    let Some(stage) = Stage::shared("elsewhere") else { return };
+    if !stage.server.ours_to_order() {
+        return;
+    }
+    let vhost = format!("{}/b", stage.name);
+    stage.server.tool(&["add_vhost", &vhost]);
+    stage.server.tool(&["set_permissions", "-p", &vhost, "guest", ".*", ".*", ".*"]);
+    let mut flow = stage.flow();
+    flow.login.vhost.clone_from(&vhost);
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let new = NewMessage { body: Some("body".into()), ..NewMessage::default() };
+    broker.publish(&stage.name, vec![new]).await.unwrap();
+    let first = receive(&mut source, 1).await.remove(0);
+    settle(&broker, &first, later(Duration::from_millis(100))).await.unwrap();
+    let second = receive(&mut source, 1).await.remove(0);
+    assert_eq!(second.trail.attempt, 1);
+    settle(&broker, &second, Outcome::DeadLetter).await.unwrap();
+    let dead = format!("{}.dlq", stage.name);
+    let queues = broker.queues().await.unwrap();
+    assert_eq!(queues.iter().find(|queue| queue.name == dead).unwrap().depth.ready, 1, "{queues:?}");
+    assert_eq!(stage.ready(&dead).await, None, "nothing of it is in the usual one");
+    drop((source, broker));
+    stage.server.tool(&["delete_vhost", &vhost]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lapin::types::AMQPValue;
-use redrive_engine::port::Broker as _;
+use redrive_engine::port::{Broker as _, Outcome};
 use redrive_rabbitmq::{DelayMode, RabbitBroker};
 
-use crate::stage::{Stage, subscription};
+use crate::stage::{Stage, later, named, now, receive, settle, subscription};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_changes_nothing_and_what_it_names_is_made_once() {
@@ -79,8 +79,20 @@ async fn a_plug_in_that_is_absent_is_named() {
     flow.delay = DelayMode::DelayedExchange;
     let broker = RabbitBroker::new(flow.clone()).unwrap();
     let plan = broker.plan(&subscription(&flow)).await.unwrap();
-    let Err(refused) = broker.apply(&plan).await else { return };
-    assert!(refused.to_string().contains("rabbitmq_delayed_message_exchange"), "{refused}");
+    if let Err(refused) = broker.apply(&plan).await {
+        assert!(refused.to_string().contains("rabbitmq_delayed_message_exchange"), "{refused}");
+        return;
+    }
+    // A server that was given may have it.
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    stage.publish("body", named("a")).await;
+    for attempt in 0..3 {
+        let delivery = receive(&mut source, 1).await.remove(0);
+        assert_eq!((delivery.trail.attempt, &*delivery.message.id), (attempt, "a"));
+        assert!(delivery.trail.process_after.is_none_or(|due| due <= now()), "it came too early");
+        let outcome = if attempt == 2 { Outcome::Ack } else { later(Duration::from_millis(200)) };
+        settle(&broker, &delivery, outcome).await.unwrap();
+    }
 }
 
 #[tokio::test]

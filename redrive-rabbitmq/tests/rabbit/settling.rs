@@ -1,10 +1,11 @@
 //! The original stays until its copy is there.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lapin::options::ExchangeDeleteOptions;
 use redrive_engine::port::{Broker as _, Delivery, Outcome, PortError, Refusal, Settlement};
-use redrive_rabbitmq::RabbitBroker;
+use redrive_rabbitmq::{DeadLetterFormat, RabbitBroker};
 
 use crate::stage::{Stage, eventually, later, named, publish, receive, settle, settlement, subscription};
 
@@ -112,6 +113,56 @@ async fn what_is_missing_is_named_where_nothing_is_to_be_made() {
         broker.alarms().is_empty().then_some(())
     })
     .await;
+}
+
+/// A message that the broker takes for too large ends the channel, and with it all that was under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_copy_that_is_too_large_keeps_no_other_back() {
+    const LARGEST: usize = 100_000;
+    let settings = format!("[{{rabbit,[{{max_message_size,{LARGEST}}}]}}].");
+    let Some(stage) = Stage::own_with("too-large", &settings) else { return };
+    let mut flow = stage.flow();
+    // What is around the body makes it larger by a third.
+    flow.dead_letter.format = DeadLetterFormat::Envelope;
+    let broker = stage.broker(flow.clone()).await;
+    let mut source = broker.subscribe(&subscription(&flow)).await.unwrap();
+    let (large, channel) = ("x".repeat(LARGEST - 1_000), stage.channel().await);
+    let refused = [4, 7];
+    for number in 0..11 {
+        let body = if refused.contains(&number) { &large } else { "body" };
+        publish(&channel, &stage.name, body, named(&number.to_string())).await;
+    }
+    let all = receive(&mut source, 11).await;
+    let batch: Vec<Settlement> =
+        all.iter().map(|delivery| settlement(delivery, Outcome::DeadLetter)).collect();
+    let answers = broker.settle(&batch).await;
+    let dead = format!("{}.dlq", stage.name);
+    for (number, answer) in answers.iter().enumerate() {
+        match answer {
+            Ok(_) => assert!(!refused.contains(&number), "{number}"),
+            Err(PortError::Unavailable(why)) => {
+                assert!(refused.contains(&number) && why.contains(&dead), "{number}: {why}");
+            }
+            Err(other) => panic!("{number}: {other}"),
+        }
+    }
+    // What was sent in front of the first of them may be there twice, and what was sent behind the last one once.
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    while let Some(letter) = stage.get(&dead).await {
+        let id = letter.properties.message_id().as_ref().unwrap().to_string();
+        *found.entry(id).or_default() += 1;
+    }
+    assert_eq!(found.len(), 9, "{found:?}");
+    assert!(
+        found.values().all(|count| *count <= 2) && ["8", "9", "10"].iter().all(|id| found[*id] == 1),
+        "{found:?}"
+    );
+    let alarms = broker.alarms();
+    assert_eq!((alarms.len(), alarms[0].name), (1, "copy_refused"), "{alarms:?}");
+    assert!(alarms[0].why.contains(&dead), "{}", alarms[0].why);
+    for number in refused {
+        settle(&broker, &all[number], Outcome::Ack).await.expect("its channel was not lost");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
