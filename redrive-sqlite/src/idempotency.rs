@@ -3,7 +3,10 @@
 //! Apart from queues and ledger: other programs than Redrive keep their keys here, several processes may share one
 //! file, and what is in it may be lost without losing a message.
 
+mod room;
+
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,8 +52,6 @@ const TOKENS: &str = "ALTER TABLE idempotency_keys ADD COLUMN token INTEGER NOT 
 
 /// How long another may keep the file to itself.
 const BUSY: Duration = Duration::from_secs(5);
-/// How many expired rows go with each claim: more than come, so that the file does not grow.
-const TIDIED: u32 = 32;
 
 /// A store of idempotency keys in an SQLite file. Clones share it, and processes share the file.
 ///
@@ -79,6 +80,8 @@ pub struct IdempotencyStore {
 struct File {
     connection: Mutex<Connection>,
     path: PathBuf,
+    /// The time as whoever came last has told it: what was over by then is no more than in the way of who finds no room.
+    told: AtomicI64,
 }
 
 impl IdempotencyStore {
@@ -87,8 +90,8 @@ impl IdempotencyStore {
         Self::open_with(path, Durability::Full, None)
     }
 
-    /// Opens the file with another durability, and with a size in bytes beyond which it refuses new keys. A new file needs
-    /// room for its tables: 32 KiB.
+    /// Opens the file with another durability, and with a size in bytes beyond which it refuses new keys, until others
+    /// are over. A new file needs room for its tables: 32 KiB.
     pub fn open_with(
         path: impl AsRef<Path>,
         durability: Durability,
@@ -99,7 +102,8 @@ impl IdempotencyStore {
         let mut connection = Connection::open(path).map_err(failed)?;
         settle_in(&connection, durability, file_limit).map_err(failed)?;
         prepare(&mut connection, path, file_limit)?;
-        let file = File { connection: Mutex::new(connection), path: path.to_owned() };
+        let (connection, told) = (Mutex::new(connection), AtomicI64::new(i64::MIN));
+        let file = File { connection, path: path.to_owned(), told };
         Ok(Self { file: Arc::new(file) })
     }
 
@@ -108,18 +112,15 @@ impl IdempotencyStore {
         &self.file.path
     }
 
-    /// One step, seen whole or not at all, on a thread for blocking calls.
+    /// One step, on a thread for blocking calls. In a file that is full it is done more than once.
     async fn step<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl Fn(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let file = Arc::clone(&self.file);
         let running = tokio::task::spawn_blocking(move || {
             let mut connection = file.connection.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = work(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
+            room::step(&mut connection, file.told.load(Ordering::Relaxed), work)
         });
         match running.await {
             Ok(done) => done.map_err(|error: rusqlite::Error| self.error(&error)),
@@ -127,13 +128,17 @@ impl IdempotencyStore {
         }
     }
 
+    fn told(&self, now: Timestamp) -> i64 {
+        self.file.told.store(now.as_millis(), Ordering::Relaxed);
+        now.as_millis()
+    }
+
     fn error(&self, error: &rusqlite::Error) -> StoreError {
         let file = self.path().display();
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => {
-                StoreError::Full(format!("{file} has reached its limit, or its disk is full"))
-            }
-            _ => StoreError::Unavailable(format!("{file}: {error}")),
+        if room::is_full(error) {
+            StoreError::Full(format!("{file} has reached its limit, or its disk is full"))
+        } else {
+            StoreError::Unavailable(format!("{file}: {error}"))
         }
     }
 }
@@ -201,27 +206,16 @@ fn prepare(connection: &mut Connection, path: &Path, limit: Option<u64>) -> Resu
     step.commit().map_err(failed)
 }
 
-/// Takes a few of those whose time is over.
-fn tidy(sql: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
-    for (table, id) in [("idempotency_keys", "id"), ("idempotency_calls", "rowid")] {
-        let few = format!(
-            "DELETE FROM {table} WHERE {id} IN (SELECT {id} FROM {table} WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)"
-        );
-        sql.prepare_cached(&few)?.execute(params![now, TIDIED])?;
-    }
-    Ok(())
-}
-
 fn claim(
     sql: &Transaction<'_>,
-    lease: Lease,
+    lease: &Lease,
     fingerprint: [u8; 32],
     now: i64,
     until: i64,
 ) -> rusqlite::Result<Claimed> {
-    let Lease { key, token } = &lease;
+    let Lease { key, token } = lease;
     let token = token.cast_signed();
-    tidy(sql, now)?;
+    room::tidy(sql, now)?;
     sql.prepare_cached("DELETE FROM idempotency_keys WHERE key = ?1 AND expires_at <= ?2")?
         .execute(params![key, now])?;
     let found = sql
@@ -240,15 +234,15 @@ fn claim(
             "INSERT INTO idempotency_keys (key, fingerprint, expires_at, token) VALUES (?1, ?2, ?3, ?4)",
         )?
         .execute(params![key, fingerprint, until, token])?;
-        return Ok(Claimed::First(lease));
+        return Ok(Claimed::First(lease.clone()));
     };
     if theirs != fingerprint {
         return Ok(Claimed::Other);
     }
     Ok(match status {
         None if held_by == token => {
-            extend(sql, &lease, until)?;
-            Claimed::First(lease)
+            extend(sql, lease, until)?;
+            Claimed::First(lease.clone())
         }
         None => Claimed::Running,
         Some(status) => {
@@ -274,9 +268,9 @@ fn decoded(text: &str) -> Vec<(String, Bytes)> {
 impl KeyStore for IdempotencyStore {
     async fn claim(&self, claimed: Claim<'_>) -> Result<Claimed, StoreError> {
         let lease = Lease { key: claimed.key.into(), token: claimed.token };
-        let (now, until) = (claimed.now.as_millis(), (claimed.now + claimed.lease).as_millis());
+        let (now, until) = (self.told(claimed.now), (claimed.now + claimed.lease).as_millis());
         let fingerprint = claimed.fingerprint;
-        self.step(move |sql| claim(sql, lease, fingerprint, now, until)).await
+        self.step(move |sql| claim(sql, &lease, fingerprint, now, until)).await
     }
 
     async fn extend(&self, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
@@ -330,12 +324,12 @@ impl CallKeys for IdempotencyStore {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<IdempotencyKey, StoreError> {
-        let call = call.to_owned();
+        let (call, now) = (call.to_owned(), self.told(now));
         let text: String = self
             .step(move |sql| {
-                tidy(sql, now.as_millis())?;
+                room::tidy(sql, now)?;
                 sql.prepare_cached("DELETE FROM idempotency_calls WHERE name = ?1 AND expires_at <= ?2")?
-                    .execute(params![call, now.as_millis()])?;
+                    .execute(params![call, now])?;
                 sql.prepare_cached(
                     "INSERT INTO idempotency_calls (name, key, expires_at) VALUES (?1, ?2, ?3)
                      ON CONFLICT (name) DO NOTHING",

@@ -2,6 +2,7 @@
 
 #[path = "../../../redrive-retry/tests/stores/contract.rs"]
 mod contract;
+mod full;
 mod server;
 
 use std::sync::atomic::{AtomicU64, Ordering};
