@@ -9,6 +9,7 @@ use http::{Extensions, HeaderMap, StatusCode};
 use redrive_core::parse_retry_after;
 
 use super::unanswered::{Unanswered, unanswered};
+use crate::guard::Outcome;
 use crate::{Classify, Judged, SharedClock, Stop};
 
 /// An answer, of whatever client.
@@ -18,6 +19,8 @@ pub trait HttpAnswer {
     /// Its headers.
     fn headers(&self) -> &HeaderMap;
     /// What travels with it inside the program.
+    fn extensions(&self) -> &Extensions;
+    /// The same, to be changed.
     fn extensions_mut(&mut self) -> &mut Extensions;
 }
 
@@ -28,6 +31,10 @@ impl<B> HttpAnswer for http::Response<B> {
 
     fn headers(&self) -> &HeaderMap {
         self.headers()
+    }
+
+    fn extensions(&self) -> &Extensions {
+        self.extensions()
     }
 
     fn extensions_mut(&mut self) -> &mut Extensions {
@@ -163,6 +170,8 @@ pub struct Retried {
     pub stop: Stop,
     /// How long all of it took.
     pub took: Duration,
+    /// What the call says about the endpoint: see [`RetryError::outcome`](crate::RetryError::outcome).
+    pub outcome: Option<Outcome>,
     /// When asking again may help, where that is known: see [`RetryError::retry_after`](crate::RetryError::retry_after).
     pub retry_after: Option<Duration>,
 }

@@ -38,6 +38,7 @@
 //! ```
 
 mod answer;
+mod around;
 mod claim;
 mod held;
 mod idempotency;
@@ -55,6 +56,7 @@ mod size;
 mod unanswered;
 
 pub use answer::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, Retried, is_retryable};
+pub use around::{HttpRetriesFail, OnLastAnswers};
 pub use idempotency::{IdempotencyLayer, Idempotent};
 pub use remembered::AnswerBody;
 pub use replay_body::{BodyGone, ReplayBody};

@@ -15,6 +15,10 @@ impl HttpAnswer for Response {
         self.headers()
     }
 
+    fn extensions(&self) -> &Extensions {
+        self.extensions()
+    }
+
     fn extensions_mut(&mut self) -> &mut Extensions {
         self.extensions_mut()
     }

@@ -16,7 +16,10 @@ use crate::{Call, Cause, Classify, Hooks, NoHooks, RetryError, Retryer};
 /// Retries the requests of a client.
 ///
 /// The answer is the last one there was, also when it is a 503: its status says so, and its extensions say with
-/// [`Retried`] why there was no further attempt. Only a call whose last attempt was not answered is an error.
+/// [`Retried`] why there was no further attempt. Only a call whose last attempt was not answered is an error. So a
+/// breaker or a fallback around these retries has to be told to look for it:
+/// [`BreakerLayer::around_http_retries`](crate::tower::BreakerLayer::around_http_retries),
+/// [`FallbackLayer::around_http_retries`](crate::tower::FallbackLayer::around_http_retries).
 ///
 /// An attempt ends with the head of its answer: the timeout of one attempt does not hold for reading the body.
 #[derive(Debug, Clone)]
@@ -175,6 +178,7 @@ pub(crate) fn last_answer<A: HttpAnswer, E>(
         attempts: error.attempts(),
         stop: error.stop(),
         took: error.took(),
+        outcome: error.outcome(),
         retry_after: error.retry_after(),
     };
     let answer = match error.last_mut() {

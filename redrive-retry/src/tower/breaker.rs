@@ -16,7 +16,9 @@ use crate::guard::{BreakerOpen, Outcome, Ticket};
 /// Refuses calls while a breaker is open, and tells it how the others went.
 ///
 /// Every error counts as the endpoint's failure, unless [`judged_by`](Self::judged_by) says otherwise. Around a retry
-/// layer, [`around_retries`](Self::around_retries) tells the caller's faults and what a guard refused apart.
+/// layer, [`around_retries`](Self::around_retries) tells the caller's faults and what a guard refused apart. Retries of
+/// HTTP requests hand on their last answer, also when it is a 503: around them say
+/// [`around_http_retries`](Self::around_http_retries).
 #[derive(Debug, Clone)]
 pub struct BreakerLayer<J = EveryErrorFails> {
     breaker: CircuitBreaker,
@@ -55,13 +57,20 @@ impl BreakerLayer {
 impl<J> BreakerLayer<J> {
     /// For a layer around retries: what they give up is the endpoint's failure, unless the fault is the caller's or a
     /// guard behind them refused.
+    ///
+    /// For a [`RetryLayer`](super::RetryLayer): a value is a success, and so is the 503 that retries of HTTP requests hand
+    /// on, around which it is [`around_http_retries`](Self::around_http_retries).
     pub fn around_retries(self) -> BreakerLayer<RetriesFail> {
-        BreakerLayer { breaker: self.breaker, judge: RetriesFail }
+        self.judging(RetriesFail)
     }
 
     /// Says what a result means: the endpoint's failure, its success, the caller's fault, or nothing when the endpoint
     /// was not asked.
     pub fn judged_by<T, E, F: Fn(&Result<T, E>) -> Option<Outcome>>(self, judge: F) -> BreakerLayer<F> {
+        self.judging(judge)
+    }
+
+    pub(crate) fn judging<J2>(self, judge: J2) -> BreakerLayer<J2> {
         BreakerLayer { breaker: self.breaker, judge }
     }
 }

@@ -55,7 +55,7 @@ use std::fmt;
 pub use behind_guard::{BehindGuard, RetriesFail};
 pub use breaker::{BreakerLayer, Broken, BrokenFuture, EveryErrorFails, Verdict};
 pub use bulkhead::{BulkheadLayer, Limited, LimitedFuture};
-pub use fallback::{Fallback, FallbackLayer};
+pub use fallback::{Fallback, FallbackLayer, FallsBack, OnErrors, Parted};
 pub use once::Once;
 #[cfg(feature = "http")]
 pub(crate) use once::take_ready;

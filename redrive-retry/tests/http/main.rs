@@ -1,6 +1,7 @@
 //! Requests to a real server that delays, resets, refuses, and answers by halves.
 #![cfg(all(feature = "reqwest-middleware", feature = "tower"))]
 
+mod around;
 mod broken_body;
 mod clients;
 mod extensions;
