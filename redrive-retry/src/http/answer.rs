@@ -10,6 +10,7 @@ use redrive_core::parse_retry_after;
 
 use super::unanswered::{Unanswered, unanswered};
 use crate::guard::Outcome;
+use crate::tower::LayerError;
 use crate::{Classify, Judged, SharedClock, Stop};
 
 /// An answer, of whatever client.
@@ -110,7 +111,6 @@ impl<A: HttpAnswer, E: 'static> Classify<A, E> for HttpAnswers {
                 Unanswered::MayPass => Judged::retry(HttpFailure::Transport(error)),
                 #[cfg(feature = "reqwest")]
                 Unanswered::LedAstray => Judged::Fail(HttpFailure::Transport(error)),
-                #[cfg(feature = "hyper")]
                 Unanswered::NotSent => Judged::NotMade(HttpFailure::Transport(error)),
             },
         }
@@ -156,6 +156,57 @@ impl<A, E> From<HttpFailure<A, E>> for HttpCause<E> {
         match failure {
             HttpFailure::Status { status, .. } => Self::Status(status),
             HttpFailure::Transport(error) => Self::Transport(error),
+        }
+    }
+}
+
+/// What a classifier makes of a request that failed: with the last answer in it, where there is one to hand on.
+///
+/// [`HttpFailure`] is one, also behind a guard ([`Builder::behind_guard`](crate::Builder::behind_guard)). A classifier of
+/// your own best asks [`HttpAnswers`] for what it does not judge itself.
+pub trait FailedRequest {
+    /// The answer.
+    type Answer: HttpAnswer;
+    /// The same without it.
+    type Cause;
+
+    /// The answer, which is then gone.
+    fn take_answer(&mut self) -> Option<Self::Answer>;
+    /// What is told of it when there is no answer to hand on.
+    fn into_cause(self) -> Self::Cause;
+}
+
+impl<A: HttpAnswer, E> FailedRequest for HttpFailure<A, E> {
+    type Answer = A;
+    type Cause = HttpCause<E>;
+
+    fn take_answer(&mut self) -> Option<A> {
+        match self {
+            Self::Status { answer, .. } => answer.take(),
+            Self::Transport(_) => None,
+        }
+    }
+
+    fn into_cause(self) -> HttpCause<E> {
+        self.into()
+    }
+}
+
+impl<G, F: FailedRequest> FailedRequest for LayerError<G, F> {
+    type Answer = F::Answer;
+    type Cause = LayerError<G, F::Cause>;
+
+    fn take_answer(&mut self) -> Option<F::Answer> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Failed(failed) => failed.take_answer(),
+        }
+    }
+
+    fn into_cause(self) -> Self::Cause {
+        match self {
+            Self::Refused(guard) => LayerError::Refused(guard),
+            Self::Failed(failed) => LayerError::Failed(failed.into_cause()),
         }
     }
 }

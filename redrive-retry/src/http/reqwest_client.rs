@@ -3,8 +3,8 @@
 use http::{Extensions, HeaderMap, Method, StatusCode};
 use reqwest::{Client, ClientBuilder, Request, Response};
 
-use super::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, HttpRequest, HttpRetry};
-use crate::{Hooks, RetryError, Retryer};
+use super::{FailedRequest, HttpAnswer, HttpRequest, HttpRetry};
+use crate::{Classify, Hooks, RetryError, Retryer};
 
 impl HttpAnswer for Response {
     fn status(&self) -> StatusCode {
@@ -42,7 +42,12 @@ impl HttpRequest for Request {
     }
 }
 
-impl<H: Hooks<HttpFailure<Response, reqwest::Error>>> HttpRetry<Client, H> {
+impl<C, H> HttpRetry<Client, C, H>
+where
+    C: Classify<Response, reqwest::Error>,
+    C::Error: FailedRequest<Answer = Response>,
+    H: Hooks<C::Error>,
+{
     /// A client of `reqwest` with the retryer's connect timeout, and without retries of its own: those of what HTTP/2
     /// refused would be neither counted nor within any budget.
     ///
@@ -58,14 +63,17 @@ impl<H: Hooks<HttpFailure<Response, reqwest::Error>>> HttpRetry<Client, H> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn reqwest(builder: ClientBuilder, retryer: Retryer<HttpAnswers, H>) -> reqwest::Result<Self> {
+    pub fn reqwest(builder: ClientBuilder, retryer: Retryer<C, H>) -> reqwest::Result<Self> {
         let client =
             builder.connect_timeout(retryer.connect_timeout()).retry(reqwest::retry::never()).build()?;
         Ok(Self::new(client, retryer))
     }
 
     /// Sends a request, and sends it again as far as it may be. A body that is a stream is sent once.
-    pub async fn execute(&self, request: Request) -> Result<Response, RetryError<HttpCause<reqwest::Error>>> {
+    pub async fn execute(
+        &self,
+        request: Request,
+    ) -> Result<Response, RetryError<<C::Error as FailedRequest>::Cause>> {
         self.send(self.client().clone(), request).await
     }
 }

@@ -9,9 +9,9 @@ use reqwest_middleware::{Error, Middleware, Next};
 
 use super::request::HttpReplay;
 use super::retry::last_answer;
-use super::{HttpAnswers, HttpFailure};
+use super::{FailedRequest, HttpAnswers};
 use crate::tower::Replay as _;
-use crate::{Attempt, Call, Hooks, NoHooks, Operation, Retryer};
+use crate::{Attempt, Call, Classify, Hooks, NoHooks, Operation, Retryer};
 
 /// Retries requests, with everything that comes after it in the chain.
 ///
@@ -34,14 +34,14 @@ use crate::{Attempt, Call, Hooks, NoHooks, Operation, Retryer};
 /// # Ok(())
 /// # }
 /// ```
-pub struct RetryMiddleware<H = NoHooks> {
-    retryer: Retryer<HttpAnswers, H>,
+pub struct RetryMiddleware<C = HttpAnswers, H = NoHooks> {
+    retryer: Retryer<C, H>,
     replay: HttpReplay,
 }
 
-impl<H> RetryMiddleware<H> {
+impl<C, H> RetryMiddleware<C, H> {
     /// A middleware with this retryer.
-    pub fn new(retryer: Retryer<HttpAnswers, H>) -> Self {
+    pub fn new(retryer: Retryer<C, H>) -> Self {
         Self { retryer, replay: HttpReplay::default() }
     }
 
@@ -53,7 +53,7 @@ impl<H> RetryMiddleware<H> {
     }
 }
 
-impl<H> fmt::Debug for RetryMiddleware<H> {
+impl<C, H> fmt::Debug for RetryMiddleware<C, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryMiddleware").field("retryer", &self.retryer).finish_non_exhaustive()
     }
@@ -98,9 +98,11 @@ impl<'a> Operation for Chain<'a> {
 }
 
 #[async_trait::async_trait]
-impl<H> Middleware for RetryMiddleware<H>
+impl<C, H> Middleware for RetryMiddleware<C, H>
 where
-    H: Hooks<HttpFailure<Response, Error>> + Send + Sync + 'static,
+    C: Classify<Response, Error> + Send + Sync + 'static,
+    C::Error: FailedRequest<Answer = Response, Cause: std::error::Error + Send + Sync + 'static> + Send,
+    H: Hooks<C::Error> + Send + Sync + 'static,
 {
     async fn handle(
         &self,

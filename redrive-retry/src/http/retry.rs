@@ -8,7 +8,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::answer::{HttpAnswer, HttpAnswers, HttpCause, HttpFailure, Retried};
+use super::answer::{FailedRequest, HttpAnswer as _, HttpAnswers, Retried};
 use super::request::{HttpReplay, HttpRequest};
 use crate::tower::{SendAgain, take_ready};
 use crate::{Call, Cause, Classify, Hooks, NoHooks, RetryError, Retryer};
@@ -21,16 +21,18 @@ use crate::{Call, Cause, Classify, Hooks, NoHooks, RetryError, Retryer};
 /// [`BreakerLayer::around_http_retries`](crate::tower::BreakerLayer::around_http_retries),
 /// [`FallbackLayer::around_http_retries`](crate::tower::FallbackLayer::around_http_retries).
 ///
+/// Around the layer of a guard, its retryer is told so with [`behind_guard`](crate::Builder::behind_guard).
+///
 /// An attempt ends with the head of its answer: the timeout of one attempt does not hold for reading the body.
 #[derive(Debug, Clone)]
-pub struct HttpRetryLayer<H = NoHooks> {
-    retryer: Retryer<HttpAnswers, H>,
+pub struct HttpRetryLayer<C = HttpAnswers, H = NoHooks> {
+    retryer: Retryer<C, H>,
     replay: HttpReplay,
 }
 
-impl<H> HttpRetryLayer<H> {
+impl<C, H> HttpRetryLayer<C, H> {
     /// A layer with this retryer.
-    pub fn new(retryer: Retryer<HttpAnswers, H>) -> Self {
+    pub fn new(retryer: Retryer<C, H>) -> Self {
         Self { retryer, replay: HttpReplay::default() }
     }
 
@@ -44,24 +46,24 @@ impl<H> HttpRetryLayer<H> {
     }
 }
 
-impl<S, H> Layer<S> for HttpRetryLayer<H> {
-    type Service = HttpRetry<S, H>;
+impl<S, C, H> Layer<S> for HttpRetryLayer<C, H> {
+    type Service = HttpRetry<S, C, H>;
 
-    fn layer(&self, service: S) -> HttpRetry<S, H> {
+    fn layer(&self, service: S) -> HttpRetry<S, C, H> {
         HttpRetry { service, retryer: self.retryer.clone(), replay: self.replay }
     }
 }
 
 /// A client whose requests are retried; see [`HttpRetryLayer`].
-pub struct HttpRetry<S, H = NoHooks> {
+pub struct HttpRetry<S, C = HttpAnswers, H = NoHooks> {
     service: S,
-    retryer: Retryer<HttpAnswers, H>,
+    retryer: Retryer<C, H>,
     replay: HttpReplay,
 }
 
-impl<S, H> HttpRetry<S, H> {
+impl<S, C, H> HttpRetry<S, C, H> {
     /// This client with this retryer.
-    pub fn new(client: S, retryer: Retryer<HttpAnswers, H>) -> Self {
+    pub fn new(client: S, retryer: Retryer<C, H>) -> Self {
         HttpRetryLayer::new(retryer).layer(client)
     }
 
@@ -78,15 +80,15 @@ impl<S, H> HttpRetry<S, H> {
     }
 
     /// The retryer.
-    pub fn retryer(&self) -> &Retryer<HttpAnswers, H> {
+    pub fn retryer(&self) -> &Retryer<C, H> {
         &self.retryer
     }
 
-    pub(crate) fn send<Req>(&self, service: S, mut request: Req) -> RetriedFuture<S, Req, H>
+    pub(crate) fn send<Req>(&self, service: S, mut request: Req) -> RetriedFuture<S, Req, C, H>
     where
         S: Service<Req> + Clone,
         Req: HttpRequest,
-        HttpAnswers: Classify<S::Response, S::Error, Error = HttpFailure<S::Response, S::Error>>,
+        C: Classify<S::Response, S::Error>,
     {
         self.replay.prepare(&mut request);
         let operation = SendAgain::new(service, request, self.replay);
@@ -94,29 +96,29 @@ impl<S, H> HttpRetry<S, H> {
     }
 }
 
-impl<S: Clone, H> Clone for HttpRetry<S, H> {
+impl<S: Clone, C, H> Clone for HttpRetry<S, C, H> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), retryer: self.retryer.clone(), replay: self.replay }
     }
 }
 
-impl<S, H> fmt::Debug for HttpRetry<S, H> {
+impl<S, C, H> fmt::Debug for HttpRetry<S, C, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpRetry").field("retryer", &self.retryer).finish_non_exhaustive()
     }
 }
 
-impl<S, H, Req> Service<Req> for HttpRetry<S, H>
+impl<S, C, H, Req> Service<Req> for HttpRetry<S, C, H>
 where
     S: Service<Req> + Clone,
-    S::Response: HttpAnswer,
     Req: HttpRequest,
-    HttpAnswers: Classify<S::Response, S::Error, Error = HttpFailure<S::Response, S::Error>>,
-    H: Hooks<HttpFailure<S::Response, S::Error>>,
+    C: Classify<S::Response, S::Error>,
+    C::Error: FailedRequest<Answer = S::Response>,
+    H: Hooks<C::Error>,
 {
     type Response = S::Response;
-    type Error = RetryError<HttpCause<S::Error>>;
-    type Future = RetriedFuture<S, Req, H>;
+    type Error = RetryError<<C::Error as FailedRequest>::Cause>;
+    type Future = RetriedFuture<S, Req, C, H>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         // Each attempt waits for the client itself, so that what goes wrong there is retried too.
@@ -129,51 +131,57 @@ where
     }
 }
 
-type Attempts<S, Req, H> = Call<
-    Retryer<HttpAnswers, H>,
+type Attempts<S, Req, C, H> = Call<
+    Retryer<C, H>,
     SendAgain<S, Req, HttpReplay>,
-    HttpFailure<<S as Service<Req>>::Response, <S as Service<Req>>::Error>,
+    <C as Classify<<S as Service<Req>>::Response, <S as Service<Req>>::Error>>::Error,
 >;
 
 pin_project! {
     /// A request under way, with all its attempts.
     #[must_use = "a request is sent only when it is awaited"]
-    pub struct RetriedFuture<S, Req, H>
+    pub struct RetriedFuture<S, Req, C, H>
     where
         S: Service<Req>,
         S: Clone,
         Req: HttpRequest,
+        C: Classify<S::Response, S::Error>,
     {
         #[pin]
-        call: Attempts<S, Req, H>,
+        call: Attempts<S, Req, C, H>,
     }
 }
 
-impl<S, Req, H> Future for RetriedFuture<S, Req, H>
+impl<S, Req, C, H> Future for RetriedFuture<S, Req, C, H>
 where
     S: Service<Req> + Clone,
-    S::Response: HttpAnswer,
     Req: HttpRequest,
-    HttpAnswers: Classify<S::Response, S::Error, Error = HttpFailure<S::Response, S::Error>>,
-    H: Hooks<HttpFailure<S::Response, S::Error>>,
+    C: Classify<S::Response, S::Error>,
+    C::Error: FailedRequest<Answer = S::Response>,
+    H: Hooks<C::Error>,
 {
-    type Output = Result<S::Response, RetryError<HttpCause<S::Error>>>;
+    type Output = Result<S::Response, RetryError<<C::Error as FailedRequest>::Cause>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(ready!(self.project().call.poll(cx)).or_else(last_answer))
     }
 }
 
-impl<S: Service<Req> + Clone, Req: HttpRequest, H> fmt::Debug for RetriedFuture<S, Req, H> {
+impl<S, Req, C, H> fmt::Debug for RetriedFuture<S, Req, C, H>
+where
+    S: Service<Req> + Clone,
+    Req: HttpRequest,
+    C: Classify<S::Response, S::Error>,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetriedFuture").finish_non_exhaustive()
     }
 }
 
 /// The last answer, where there was one.
-pub(crate) fn last_answer<A: HttpAnswer, E>(
-    mut error: RetryError<HttpFailure<A, E>>,
-) -> Result<A, RetryError<HttpCause<E>>> {
+pub(crate) fn last_answer<F: FailedRequest>(
+    mut error: RetryError<F>,
+) -> Result<F::Answer, RetryError<F::Cause>> {
     let retried = Retried {
         attempts: error.attempts(),
         stop: error.stop(),
@@ -182,7 +190,7 @@ pub(crate) fn last_answer<A: HttpAnswer, E>(
         retry_after: error.retry_after(),
     };
     let answer = match error.last_mut() {
-        Some(Cause::Error(HttpFailure::Status { answer, .. })) => answer.take(),
+        Some(Cause::Error(failed)) => failed.take_answer(),
         _ => None,
     };
     match answer {
@@ -190,6 +198,6 @@ pub(crate) fn last_answer<A: HttpAnswer, E>(
             answer.extensions_mut().insert(retried);
             Ok(answer)
         }
-        None => Err(error.map(HttpCause::from)),
+        None => Err(error.map(F::into_cause)),
     }
 }

@@ -1,11 +1,14 @@
 //! Why a request has no answer, as far as the error of a client tells.
 //!
 //! What never left the client for a fault of its own would fail alike another time, and says nothing about the endpoint.
-//! Errors of a client that is not known here are taken for what may pass.
+//! Neither does what a guard of this side's own refused. Errors of a client that is not known here are taken for what may
+//! pass.
 
 use std::any::Any;
-#[cfg(feature = "hyper")]
 use std::error::Error;
+
+use crate::Cause;
+use crate::guard::{BreakerOpen, BulkheadFull, RateSpent};
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +18,7 @@ pub(super) enum Unanswered {
     /// The endpoint sent it elsewhere, and that led nowhere.
     #[cfg(feature = "reqwest")]
     LedAstray,
-    /// The request itself is wrong, or its body came to no end: it was not sent, or not to its end.
-    #[cfg(feature = "hyper")]
+    /// The request itself is wrong, its body came to no end, or a guard refused: it was not sent, or not to its end.
     NotSent,
 }
 
@@ -24,50 +26,58 @@ pub(super) enum Unanswered {
 pub(super) fn unanswered<E: 'static>(error: &E) -> Unanswered {
     let error: &dyn Any = error;
     #[cfg(feature = "reqwest")]
-    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return by_reqwest(error);
+    if let Some(error) = known::<reqwest::Error>(error) {
+        return by_causes(error);
     }
     #[cfg(feature = "reqwest-middleware")]
-    if let Some(error) = error.downcast_ref::<reqwest_middleware::Error>() {
+    if let Some(error) = known::<reqwest_middleware::Error>(error) {
         return match error {
-            reqwest_middleware::Error::Reqwest(error) => by_reqwest(error),
-            reqwest_middleware::Error::Middleware(_) => Unanswered::MayPass,
+            reqwest_middleware::Error::Reqwest(error) => by_causes(error),
+            reqwest_middleware::Error::Middleware(error) => by_causes(error.as_ref()),
         };
     }
     #[cfg(feature = "hyper")]
-    if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-        return by_hyper(error);
+    if let Some(error) = known::<hyper_util::client::legacy::Error>(error) {
+        return by_causes(error);
     }
-    #[cfg(feature = "hyper")]
-    if let Some(error) = error.downcast_ref::<Box<dyn Error + Send + Sync>>() {
-        return by_hyper(error.as_ref());
+    // Layers that hide what is inside of them.
+    if let Some(error) = known::<Box<dyn Error + Send + Sync>>(error) {
+        return by_causes(error.as_ref());
     }
-    let _ = error;
     Unanswered::MayPass
 }
 
-#[cfg(feature = "reqwest")]
-fn by_reqwest(error: &reqwest::Error) -> Unanswered {
-    if error.is_builder() {
-        Unanswered::NotSent
-    } else if error.is_redirect() {
-        Unanswered::LedAstray
-    } else {
-        by_hyper(error)
-    }
+/// An error of this kind, as it is or through a [`TimeoutLayer`](crate::tower::TimeoutLayer).
+fn known<T: 'static>(error: &dyn Any) -> Option<&T> {
+    error.downcast_ref().or_else(|| error.downcast_ref::<Cause<T>>()?.error())
 }
 
-/// Looks through the causes for what the client of `hyper-util` and `hyper` itself blame on the request.
-#[cfg(feature = "hyper")]
-fn by_hyper(error: &(dyn Error + 'static)) -> Unanswered {
+/// Looks through the causes for what tells that the request was not sent, or where it was sent to.
+fn by_causes(error: &(dyn Error + 'static)) -> Unanswered {
     let mut links = std::iter::successors(Some(error), |link| (*link).source()).take(redrive_core::MAX_CHAIN);
-    let is_ours = links.any(|link| {
-        if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
-            return is_request_refused(error);
+    links.find_map(said_by).unwrap_or(Unanswered::MayPass)
+}
+
+fn said_by(link: &(dyn Error + 'static)) -> Option<Unanswered> {
+    if link.is::<BulkheadFull>() || link.is::<RateSpent>() || link.is::<BreakerOpen>() {
+        return Some(Unanswered::NotSent);
+    }
+    #[cfg(feature = "reqwest")]
+    if let Some(error) = link.downcast_ref::<reqwest::Error>() {
+        if error.is_builder() {
+            return Some(Unanswered::NotSent);
         }
-        link.downcast_ref::<hyper::Error>().is_some_and(is_body_broken)
-    });
-    if is_ours { Unanswered::NotSent } else { Unanswered::MayPass }
+        return error.is_redirect().then_some(Unanswered::LedAstray);
+    }
+    #[cfg(feature = "hyper")]
+    if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
+        return is_request_refused(error).then_some(Unanswered::NotSent);
+    }
+    #[cfg(feature = "hyper")]
+    if let Some(error) = link.downcast_ref::<hyper::Error>() {
+        return is_body_broken(error).then_some(Unanswered::NotSent);
+    }
+    None
 }
 
 /// Whether the client does not send such a request: a method, a version or an address that it does not know.

@@ -35,9 +35,9 @@ impl<T, G, E, C: Classify<T, E>> Classify<T, LayerError<G, E>> for BehindGuard<C
 }
 
 impl<C, H> Builder<C, H> {
-    /// For a [`RetryLayer`](super::RetryLayer) around the layer of a guard: what that refuses is not retried, because
-    /// this client does too much already. Once for each such layer; how errors of the service are judged is said
-    /// before.
+    /// For a [`RetryLayer`](super::RetryLayer), or retries of HTTP requests, around the layer of a guard: what that refuses
+    /// is not retried, because this client does too much already. Once for each such layer; how errors of the service are
+    /// judged is said before.
     ///
     /// From outside of a guard nobody can tell an attempt that hangs from one that waits for its turn or its place. So an
     /// attempt that the retryer itself cuts says nothing about the endpoint. Leave its timeout away, and put a

@@ -61,7 +61,7 @@ impl<S, F: Clone, W: Clone> Layer<S> for FallbackLayer<F, W> {
     type Service = Fallback<S, F, W>;
 
     fn layer(&self, service: S) -> Self::Service {
-        Fallback { service, fallback: self.fallback.clone(), when: self.when.clone() }
+        Fallback { service, layer: self.clone() }
     }
 }
 
@@ -69,8 +69,7 @@ impl<S, F: Clone, W: Clone> Layer<S> for FallbackLayer<F, W> {
 #[derive(Debug, Clone)]
 pub struct Fallback<S, F, W = OnErrors> {
     service: S,
-    fallback: F,
-    when: W,
+    layer: FallbackLayer<F, W>,
 }
 
 impl<S, F, W, Fut, X, Req> Service<Req> for Fallback<S, F, W>
@@ -91,7 +90,8 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let once = Once::new(take_ready(&mut self.service), Some(request));
-        WithFallback::new(Parted { call: once, when: self.when.clone() }, self.fallback.clone())
+        let FallbackLayer { fallback, when } = self.layer.clone();
+        WithFallback::new(Parted { call: once, when }, fallback)
     }
 }
 

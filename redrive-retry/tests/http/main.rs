@@ -7,6 +7,7 @@ mod clients;
 mod extensions;
 mod faults;
 mod going_away;
+mod guards_inside;
 mod keeping;
 mod keys;
 mod last_answer;

@@ -21,7 +21,7 @@ use crate::clients::{ALL, Came, hyper, quick};
 use crate::server::{OK, Server};
 
 /// A breaker that probes.
-fn probing() -> CircuitBreaker {
+pub(crate) fn probing() -> CircuitBreaker {
     let config = BreakerConfig { consecutive: 1, half_open_probes: 1, ..BreakerConfig::default() };
     let breaker = CircuitBreaker::new(config).unwrap();
     // An order that is taken back begins with probes.
@@ -31,7 +31,7 @@ fn probing() -> CircuitBreaker {
 }
 
 /// It still probes, and the place of the probe is free.
-fn assert_unmoved(breaker: &CircuitBreaker, after: &str) {
+pub(crate) fn assert_unmoved(breaker: &CircuitBreaker, after: &str) {
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "after {after}");
     assert!(breaker.admit().is_ok(), "after {after}");
 }
