@@ -66,6 +66,7 @@ where
     if !turn.is_zero() {
         std::thread::sleep(turn);
         now = settings.now();
+        call.run.ask_call_budget(settings, now)?;
     }
     let _place = match &settings.bulkhead {
         None => None,

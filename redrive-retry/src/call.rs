@@ -328,6 +328,9 @@ where
         if !turn.is_zero() {
             return Ok(Way::Turn(turn));
         }
+    } else {
+        // Others may have taken the last call while it waited for its turn.
+        run.ask_call_budget(settings, now)?;
     }
     if let Some(bulkhead) = settings.bulkhead.as_ref().filter(|_| needs_place) {
         return Ok(Way::Seat(bulkhead.acquire(), now));

@@ -163,6 +163,7 @@ impl<E> Run<E> {
 
     /// Takes a turn of the rate limit, and says how long to wait for it.
     pub(crate) fn take_turn(&self, settings: &Settings, now: u64) -> Result<Duration, Stop> {
+        self.ask_call_budget(settings, now)?;
         let Some(limiter) = &settings.rate_limit else { return Ok(Duration::ZERO) };
         // A turn that nobody uses is lost for others.
         self.ask_breaker(settings, now)?;
@@ -196,6 +197,17 @@ impl<E> Run<E> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a call is left for an attempt: without one it has no use for a turn or a place, and others have. It is
+    /// taken when the attempt begins, since what a guard refuses is not charged.
+    #[inline]
+    pub(crate) fn ask_call_budget(&self, settings: &Settings, now: u64) -> Result<(), Stop> {
+        if self.budget.as_ref().is_some_and(|budget| budget.left() == Some(0)) {
+            self.ask_breaker(settings, now)?;
+            return Err(Stop::CallBudget);
+        }
+        Ok(())
     }
 
     /// Whether the next attempt is not the first.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redrive_retry::guard::{BreakerConfig, BreakerState, Rate};
-use redrive_retry::{Bulkhead, CallBudget, CircuitBreaker, Clock, Jitter, RateLimiter, Retryer, Stop};
+use redrive_retry::{
+    Bulkhead, CallBudget, CircuitBreaker, Clock, Jitter, RateLimiter, Retryer, SharedClock, Stop,
+};
 
 use crate::clocks::ByHand;
 use crate::ms;
@@ -52,6 +54,32 @@ fn guards_and_budgets_hold_here_too() {
     let error =
         budget.enter(|| short().build().unwrap().call_blocking(|_| Err::<(), _>(Busy(1)))).unwrap_err();
     assert_eq!((error.stop(), error.attempts(), budget.used()), (Stop::CallBudget, 3, 3));
+}
+
+/// A clock of which the last call is gone a moment after the first reading.
+#[derive(Debug)]
+struct Spending(CallBudget, Instant);
+
+impl Clock for Spending {
+    fn now(&self) -> Duration {
+        if self.1.elapsed() >= ms(15) {
+            let _ = self.0.try_take();
+        }
+        self.1.elapsed()
+    }
+}
+
+#[test]
+fn who_finds_no_call_left_after_its_turn_queues_for_no_place() {
+    let budget = CallBudget::new(Some(1), None);
+    let clock = SharedClock::given(Arc::new(Spending(budget.clone(), Instant::now())));
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(20)).unwrap(), 1, clock.clone()).unwrap();
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
+    let _held = bulkhead.try_acquire().unwrap();
+    limiter.try_acquire().unwrap();
+    let retryer = short().rate_limit(limiter).bulkhead(bulkhead).clock(clock).build().unwrap();
+    let error = budget.enter(|| retryer.call_blocking(|_| Ok::<_, Busy>(()))).unwrap_err();
+    assert_eq!(error.stop(), Stop::CallBudget);
 }
 
 #[test]

@@ -299,13 +299,47 @@ async fn a_place_is_held_by_an_attempt_and_not_by_a_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ended_holds_no_place_even_before_it_is_dropped() {
-    let bulkhead = Bulkhead::new(1, 0).unwrap();
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
     let retryer = known().bulkhead(bulkhead.clone()).build().unwrap();
     let service = Service::new([OK]);
+    let budget = CallBudget::new(Some(1), None);
     let mut call = std::pin::pin!(retryer.call(|attempt| service.call(attempt)));
-    // It has its place when it finds that no call is left.
-    let error = CallBudget::new(Some(0), None).scope(call.as_mut()).await.unwrap_err();
-    assert_eq!((error.stop(), bulkhead.running()), (Stop::CallBudget, 0));
+    let held = bulkhead.try_acquire().unwrap();
+    // It has its place when it finds that no call is left: another took the last one while it queued.
+    let other = async {
+        tokio::time::sleep(ms(10)).await;
+        assert_eq!(bulkhead.waiting(), 1);
+        assert!(budget.try_take());
+        drop(held);
+        assert_eq!(bulkhead.running(), 1, "the place is its own by now");
+    };
+    let (ended, ()) = tokio::join!(budget.scope(call.as_mut()), other);
+    let error = ended.unwrap_err();
+    assert_eq!((error.stop(), error.took()), (Stop::CallBudget, ms(10)));
+    assert_eq!((bulkhead.running(), service.calls()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_call_left_it_takes_no_turn_and_queues_for_no_place() {
+    let limiter = RateLimiter::with_clock(Rate::new(1, ms(1_000)).unwrap(), 1, TokioClock).unwrap();
+    let bulkhead = Bulkhead::new(1, 1).unwrap();
+    let _held = bulkhead.try_acquire().unwrap();
+    let retryer = known().rate_limit(limiter.clone()).bulkhead(bulkhead.clone()).build().unwrap();
+    let none = CallBudget::new(Some(0), None);
+    let error = none.scope(retryer.call(|_| async { Ok::<_, Busy>(()) })).await.unwrap_err();
+    assert_eq!((error.stop(), error.took(), error.outcome()), (Stop::CallBudget, ms(0), None));
+    let blocking = none.enter(|| retryer.call_blocking(|_| Ok::<_, Busy>(()))).unwrap_err();
+    assert_eq!((blocking.stop(), blocking.took()), (Stop::CallBudget, ms(0)));
+    assert!(limiter.try_acquire().is_ok(), "the turn is there for another");
+    // One whose last call another takes while it waits for its turn queues for no place after that.
+    let one = CallBudget::new(Some(1), None);
+    let call = one.scope(retryer.call(|_| async { Ok::<_, Busy>(()) }));
+    let (ended, ()) = tokio::join!(call, async {
+        tokio::time::sleep(ms(500)).await;
+        assert!(one.try_take());
+    });
+    let error = ended.unwrap_err();
+    assert_eq!((error.stop(), error.took()), (Stop::CallBudget, ms(1_000)));
 }
 
 #[tokio::test(start_paused = true)]
