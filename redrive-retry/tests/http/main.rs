@@ -13,6 +13,7 @@ mod keys;
 mod last_answer;
 mod layer;
 mod leases;
+mod redirects;
 mod replay;
 mod replay_wakes;
 mod reqwest_settings;
