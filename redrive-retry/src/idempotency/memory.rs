@@ -7,18 +7,23 @@ use redrive_core::Timestamp;
 
 use super::{Answer, CallKeys, Claim, Claimed, IdempotencyKey, KeyStore, Lease, StoreError};
 
-/// How much a [`MemoryStore`] holds. What is full refuses: nothing is forgotten before its time.
+/// What an entry takes beside its key and its answer: its places in the table and in the order of ends, of which some are
+/// always empty.
+const ENTRY: usize = 320;
+
+/// How much a [`MemoryStore`] holds. What is full refuses: nothing is forgotten before its time. So what comes with a key
+/// while an answer is kept (a day, unless the server's layer says otherwise) has to fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Keys. Default: 100,000.
+    /// Keys. Default: 1,000,000, which do not fit into the bytes.
     pub keys: usize,
-    /// Bytes of answers and keys, about. Default: 64 MiB.
+    /// Bytes of memory, about. Default: 256 MiB, which are some 300,000 small answers.
     pub bytes: usize,
 }
 
 impl Default for MemoryLimits {
     fn default() -> Self {
-        Self { keys: 100_000, bytes: 64 << 20 }
+        Self { keys: 1_000_000, bytes: 256 << 20 }
     }
 }
 
@@ -102,7 +107,7 @@ impl State {
 
     fn put(&mut self, name: Name, until: Timestamp, held: Held) -> Result<(), StoreError> {
         let weight =
-            name.len() + 128 + if let Held::Done { answer, .. } = &held { answer.weight() } else { 0 };
+            name.len() + ENTRY + if let Held::Done { answer, .. } = &held { answer.weight() } else { 0 };
         let MemoryLimits { keys, bytes } = self.limits;
         if self.entries.len() >= keys {
             return Err(StoreError::Full(format!("it holds {keys} keys")));

@@ -61,7 +61,7 @@ pub struct Answer {
 impl Answer {
     /// About how much memory it takes.
     pub fn weight(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
         headers + self.body.as_ref().map_or(0, Bytes::len) + 64
     }
 }
