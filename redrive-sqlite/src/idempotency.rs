@@ -80,7 +80,7 @@ pub struct IdempotencyStore {
 struct File {
     connection: Mutex<Connection>,
     path: PathBuf,
-    /// The time as whoever came last has told it: what was over by then is no more than in the way of who finds no room.
+    /// The time as it was told last: what is over by then makes room where none is left.
     told: AtomicI64,
 }
 

@@ -10,8 +10,8 @@ use redrive_core::parse_retry_after;
 
 use super::unanswered::{Unanswered, unanswered};
 use crate::guard::Outcome;
-use crate::tower::LayerError;
-use crate::{Classify, Judged, SharedClock, Stop};
+use crate::tower::{BehindGuard, LayerError};
+use crate::{Classify, Judged, ResultsBy, SharedClock, Stop};
 
 /// An answer, of whatever client.
 pub trait HttpAnswer {
@@ -78,6 +78,22 @@ pub enum HttpFailure<A, E> {
 pub struct HttpAnswers {
     clock: SharedClock,
 }
+
+/// A classifier of HTTP answers: [`HttpAnswers`], the same behind a guard, a function
+/// ([`Builder::judge`](crate::Builder::judge)), or one of your own. Its [error](Classify::Error) is a [`FailedRequest`].
+///
+/// Retries of requests take no other, so that one which was forgotten is missed where they are made.
+#[diagnostic::on_unimplemented(
+    message = "this retryer does not judge HTTP answers but by `{Self}`",
+    label = "its builder was not told how to judge HTTP answers",
+    note = "say `.classify(HttpAnswers::default())` to the builder, before `behind_guard`",
+    note = "a classifier of your own implements `HttpJudge`"
+)]
+pub trait HttpJudge {}
+
+impl HttpJudge for HttpAnswers {}
+impl<C: HttpJudge> HttpJudge for BehindGuard<C> {}
+impl<F> HttpJudge for ResultsBy<F> {}
 
 impl HttpAnswers {
     /// Reads the dates in `Retry-After` by another clock.

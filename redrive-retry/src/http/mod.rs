@@ -55,7 +55,9 @@ mod retry;
 mod size;
 mod unanswered;
 
-pub use answer::{FailedRequest, HttpAnswer, HttpAnswers, HttpCause, HttpFailure, Retried, is_retryable};
+pub use answer::{
+    FailedRequest, HttpAnswer, HttpAnswers, HttpCause, HttpFailure, HttpJudge, Retried, is_retryable,
+};
 pub use around::{HttpRetriesFail, OnLastAnswers};
 pub use idempotency::{IdempotencyLayer, Idempotent};
 pub use remembered::AnswerBody;

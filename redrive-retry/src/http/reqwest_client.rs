@@ -3,7 +3,7 @@
 use http::{Extensions, HeaderMap, Method, StatusCode};
 use reqwest::{Client, ClientBuilder, Request, Response};
 
-use super::{FailedRequest, HttpAnswer, HttpRequest, HttpRetry};
+use super::{FailedRequest, HttpAnswer, HttpJudge, HttpRequest, HttpRetry};
 use crate::{Classify, Hooks, RetryError, Retryer};
 
 impl HttpAnswer for Response {
@@ -44,7 +44,7 @@ impl HttpRequest for Request {
 
 impl<C, H> HttpRetry<Client, C, H>
 where
-    C: Classify<Response, reqwest::Error>,
+    C: HttpJudge + Classify<Response, reqwest::Error>,
     C::Error: FailedRequest<Answer = Response>,
     H: Hooks<C::Error>,
 {

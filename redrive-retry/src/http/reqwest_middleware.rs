@@ -9,11 +9,14 @@ use reqwest_middleware::{Error, Middleware, Next};
 
 use super::request::HttpReplay;
 use super::retry::last_answer;
-use super::{FailedRequest, HttpAnswers};
+use super::{FailedRequest, HttpAnswers, HttpJudge};
 use crate::tower::Replay as _;
 use crate::{Attempt, Call, Classify, Hooks, NoHooks, Operation, Retryer};
 
 /// Retries requests, with everything that comes after it in the chain.
+///
+/// A call that failed is an [`Error::Middleware`] which holds a [`RetryError`](crate::RetryError) of
+/// [`HttpCause`](super::HttpCause)s of that crate's [`Error`].
 ///
 /// A `reqwest` client sends again by itself what HTTP/2 refused, which is neither counted nor within any budget: switch
 /// that off, as here.
@@ -41,7 +44,10 @@ pub struct RetryMiddleware<C = HttpAnswers, H = NoHooks> {
 
 impl<C, H> RetryMiddleware<C, H> {
     /// A middleware with this retryer.
-    pub fn new(retryer: Retryer<C, H>) -> Self {
+    pub fn new(retryer: Retryer<C, H>) -> Self
+    where
+        C: HttpJudge,
+    {
         Self { retryer, replay: HttpReplay::default() }
     }
 

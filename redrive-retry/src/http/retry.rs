@@ -8,7 +8,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::answer::{FailedRequest, HttpAnswer as _, HttpAnswers, Retried};
+use super::answer::{FailedRequest, HttpAnswer as _, HttpAnswers, HttpJudge, Retried};
 use super::request::{HttpReplay, HttpRequest};
 use crate::tower::{SendAgain, take_ready};
 use crate::{Call, Cause, Classify, Hooks, NoHooks, RetryError, Retryer};
@@ -32,7 +32,10 @@ pub struct HttpRetryLayer<C = HttpAnswers, H = NoHooks> {
 
 impl<C, H> HttpRetryLayer<C, H> {
     /// A layer with this retryer.
-    pub fn new(retryer: Retryer<C, H>) -> Self {
+    pub fn new(retryer: Retryer<C, H>) -> Self
+    where
+        C: HttpJudge,
+    {
         Self { retryer, replay: HttpReplay::default() }
     }
 
@@ -63,7 +66,10 @@ pub struct HttpRetry<S, C = HttpAnswers, H = NoHooks> {
 
 impl<S, C, H> HttpRetry<S, C, H> {
     /// This client with this retryer.
-    pub fn new(client: S, retryer: Retryer<C, H>) -> Self {
+    pub fn new(client: S, retryer: Retryer<C, H>) -> Self
+    where
+        C: HttpJudge,
+    {
         HttpRetryLayer::new(retryer).layer(client)
     }
 

@@ -10,7 +10,7 @@ use http::{Extensions, Request, Response, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use redrive_retry::guard::{BreakerConfig, Outcome, Rate};
-use redrive_retry::http::{FailedRequest, HttpAnswers, HttpRetry, Retried, RetryMiddleware};
+use redrive_retry::http::{FailedRequest, HttpAnswers, HttpJudge, HttpRetry, Retried, RetryMiddleware};
 use redrive_retry::tower::{BreakerLayer, BulkheadLayer, RateLimitLayer, TimeoutLayer};
 use redrive_retry::{Builder, Bulkhead, CallBudget, CircuitBreaker, Classify, RateLimiter, Stop};
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
@@ -44,7 +44,7 @@ fn open() -> BreakerLayer {
 async fn is_not_made<S, C, X, E>(what: &str, request: Request<Full<Bytes>>, client: S, settings: Builder<C>)
 where
     S: Service<Request<Full<Bytes>>, Response = Response<Incoming>, Error = X> + Clone,
-    C: Classify<Response<Incoming>, X, Error = E>,
+    C: HttpJudge + Classify<Response<Incoming>, X, Error = E>,
     E: FailedRequest<Answer = Response<Incoming>, Cause: Debug>,
 {
     let (breaker, budget) = (probing(), CallBudget::new(None, None));

@@ -8,6 +8,7 @@ mod extensions;
 mod faults;
 mod going_away;
 mod guards_inside;
+mod judges;
 mod keeping;
 mod keys;
 mod last_answer;
