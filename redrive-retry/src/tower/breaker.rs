@@ -17,8 +17,7 @@ use crate::guard::{BreakerOpen, Outcome, Ticket};
 ///
 /// Every error counts as the endpoint's failure, unless [`judged_by`](Self::judged_by) says otherwise. Around a retry
 /// layer, [`around_retries`](Self::around_retries) tells the caller's faults and what a guard refused apart. Retries of
-/// HTTP requests hand on their last answer, also when it is a 503: around them say
-/// [`around_http_retries`](Self::around_http_retries).
+/// HTTP requests hand on their last answer, also when it is a 503: around them say `around_http_retries`.
 #[derive(Debug, Clone)]
 pub struct BreakerLayer<J = EveryErrorFails> {
     breaker: CircuitBreaker,
@@ -59,7 +58,7 @@ impl<J> BreakerLayer<J> {
     /// guard behind them refused.
     ///
     /// For a [`RetryLayer`](super::RetryLayer): a value is a success, and so is the 503 that retries of HTTP requests hand
-    /// on, around which it is [`around_http_retries`](Self::around_http_retries).
+    /// on, around which it is `around_http_retries`.
     pub fn around_retries(self) -> BreakerLayer<RetriesFail> {
         self.judging(RetriesFail)
     }

@@ -15,7 +15,7 @@ use crate::WithFallback;
 /// Answers with something else what a service could not answer.
 ///
 /// That is every error. Retries of HTTP requests hand on their last answer, also when it is a 503, which is none: around
-/// them say [`around_http_retries`](Self::around_http_retries).
+/// them say `around_http_retries`.
 #[derive(Debug, Clone)]
 pub struct FallbackLayer<F, W = OnErrors> {
     fallback: F,

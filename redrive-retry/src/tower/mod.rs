@@ -33,6 +33,9 @@
 //! [`behind_guard`](crate::Builder::behind_guard), once for each of them, and
 //! [`around_retries`](BreakerLayer::around_retries) are for. Without, every error is retried and counted.
 //!
+//! Retries of HTTP requests hand on their last answer, also when it is a 503, so what stands around them is told so:
+//! `around_http_retries`, of a breaker and of a fallback.
+//!
 //! The time of an attempt begins when both have let it through, so it is a [`TimeoutLayer`] inside of them, and the
 //! retryer around them has [none of its own](crate::Builder::no_attempt_timeout). What its deadline, or a timeout that it
 //! has all the same, cuts behind a guard says nothing about the endpoint: it may have queued all the time.
