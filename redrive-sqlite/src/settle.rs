@@ -15,7 +15,7 @@ use redrive_engine::port::{
 };
 
 pub(crate) use forward::{forward, open_target};
-pub(crate) use write::{Ended, settle_one};
+pub(crate) use write::{Ended, settle_known};
 
 use crate::codec;
 use crate::publish::queue_name;

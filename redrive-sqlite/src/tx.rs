@@ -11,6 +11,7 @@ use uuid::{ContextV7, Uuid};
 
 use crate::fault::Done;
 use crate::lane_counts::LaneCounts;
+use crate::ledger::tally::Tally;
 use crate::reading::{Claim, Readings};
 
 /// What the writer remembers between transactions.
@@ -98,6 +99,8 @@ pub(crate) struct Tx<'c> {
     readings: &'c Readings,
     effects: Vec<Effect>,
     deltas: Vec<Delta>,
+    /// Changes of how many entries stand where.
+    pub(crate) tallies: Vec<Tally>,
     /// Rows that this transaction keeps from the readers: queue, row, due time before.
     held: Vec<(u32, i64, Option<i64>)>,
     /// Changes of how many lanes a flow has.
@@ -110,6 +113,7 @@ pub(crate) struct Tx<'c> {
 struct Kept {
     effects: usize,
     deltas: usize,
+    tallies: usize,
     lanes: usize,
 }
 
@@ -127,6 +131,7 @@ impl<'c> Tx<'c> {
             readings,
             effects: Vec::new(),
             deltas: Vec::new(),
+            tallies: Vec::new(),
             held: Vec::new(),
             lanes: Vec::new(),
             kept: Kept::default(),
@@ -214,6 +219,11 @@ impl<'c> Tx<'c> {
         Uuid::new_v7(at)
     }
 
+    /// Where the tallies of the job that runs begin.
+    pub(crate) fn tallied(&self) -> usize {
+        self.kept.tallies
+    }
+
     /// Keeps the counts of a row that goes from one place to another.
     pub(crate) fn moved(&mut self, queue: u32, from: Option<i64>, to: Option<i64>) {
         let (mut ready, mut waiting) = (0, 0);
@@ -280,13 +290,19 @@ impl<'c> Tx<'c> {
 
     /// The job's writes stand.
     pub(crate) fn keep(&mut self) {
-        self.kept = Kept { effects: self.effects.len(), deltas: self.deltas.len(), lanes: self.lanes.len() };
+        self.kept = Kept {
+            effects: self.effects.len(),
+            deltas: self.deltas.len(),
+            tallies: self.tallies.len(),
+            lanes: self.lanes.len(),
+        };
     }
 
     /// The job's writes are rolled back, and with them what it wanted of the readers.
     pub(crate) fn drop_back(&mut self) {
         self.effects.truncate(self.kept.effects);
         self.deltas.truncate(self.kept.deltas);
+        self.tallies.truncate(self.kept.tallies);
         self.lanes.truncate(self.kept.lanes);
         self.memory.forget();
     }
@@ -297,7 +313,7 @@ impl<'c> Tx<'c> {
                 .prepare_cached("UPDATE queues SET ready = ready + ?2, waiting = waiting + ?3 WHERE id = ?1")?
                 .execute(params![delta.queue, delta.ready, delta.waiting])?;
         }
-        Ok(())
+        self.tallies.iter().try_for_each(|tally| tally.write(self.sql))
     }
 
     /// After the commit: tells the readers.

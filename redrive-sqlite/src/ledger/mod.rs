@@ -16,7 +16,7 @@ mod replay_plan;
 mod search;
 mod shelf;
 mod state;
-mod tally;
+pub(crate) mod tally;
 mod tidy;
 
 use std::sync::Weak;

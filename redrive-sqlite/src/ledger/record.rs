@@ -138,15 +138,21 @@ pub(crate) fn write_over(
     record: &Record,
     carrier: &Carrier<'_>,
 ) -> Done<i64> {
-    let eid = match before {
+    let (eid, lines) = match before {
         None => insert(tx, record, carrier)?,
-        Some(stored) => {
-            update(tx, stored, record, carrier)?;
-            stored.eid
-        }
+        Some(stored) => (stored.eid, update(tx, stored, record, carrier)?),
     };
-    add_lines(tx, eid, record)?;
+    let first = lines - lines_of(record) + 1;
+    for (n, attempt) in (first..).zip(&record.earlier) {
+        put_line(tx, eid, n, &attempt.line(attempt.ended_at(), None))?;
+    }
+    put_line(tx, eid, lines, &record.line())?;
     Ok(eid)
+}
+
+/// How many lines a record adds.
+fn lines_of(record: &Record) -> i64 {
+    i64::try_from(record.earlier.len()).unwrap_or(i64::MAX - 1) + 1
 }
 
 /// Adds what a record says to an entry's history.
@@ -170,7 +176,8 @@ fn written(line: &HistoryLine) -> Done<String> {
     serde_json::to_string(line).map_err(|error| Fault::broken(error.to_string()))
 }
 
-fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> {
+/// Answers with the new row, and how many lines its history is to have.
+fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<(i64, i64)> {
     let attempt = record.attempt.as_ref();
     let group = attempt.map(|attempt| attempt.group.to_string());
     let at = record.at.as_millis();
@@ -193,10 +200,11 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
                  id, flow, state, earlier, message, mid, message_key, type, content_type, size, attempts,
                  first_failed, last_failed, changed, due, class, reason, grp, http_status, owner, entity, tenant,
                  correlation, causation, parent, lane, held_behind, handler_version, source_kind, source_name,
-                 partition, position, payload_hash, error_type, error_message, because, chain, headers, keeper)
+                 partition, position, payload_hash, error_type, error_message, because, chain, headers, keeper,
+                 lines)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
                      ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37,
-                     ?38)",
+                     ?38, ?39)",
         )?
         .execute(params![
             &record.entry.as_bytes()[..],
@@ -237,15 +245,17 @@ fn insert(tx: &mut Tx<'_>, record: &Record, carrier: &Carrier<'_>) -> Done<i64> 
             chain_json(chain)?,
             headers,
             carrier.apart.then(|| apart::number_of(Keeper::Ledger)),
+            lines_of(record),
         ])?;
     let eid = tx.sql.last_insert_rowid();
     let place = Place { flow: &record.flow, state: record.state, group: group.as_deref() };
-    tally::shift(tx, None, Some(place))?;
-    see_group(tx, record, first)?;
-    Ok(eid)
+    tally::shift(tx, None, Some(place));
+    tally::see(tx, record, first);
+    Ok((eid, lines_of(record)))
 }
 
-fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'_>) -> Done<()> {
+/// Answers with how many lines its history is to have.
+fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'_>) -> Done<i64> {
     let attempt = record.attempt.as_ref();
     let group = attempt.map(|attempt| attempt.group.to_string()).or_else(|| stored.group.clone());
     let lane = carrier.lane.or(stored.lane.as_deref());
@@ -256,10 +266,11 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
         (false, _) => None,
     };
     let chain = attempt.map(|attempt| &attempt.chain[..]);
-    tx.sql
+    let lines = tx
+        .sql
         .prepare_cached(
             "UPDATE entries SET
-                 state = ?2, earlier = ?3, message = ?4, attempts = ?5,
+                 state = ?2, earlier = ?3, message = ?4, attempts = ?5, lines = lines + ?26,
                  last_failed = CASE WHEN ?6 THEN max(last_failed, ?7) ELSE last_failed END, changed = ?7, due = ?8,
                  class = coalesce(?9, class), reason = coalesce(?10, reason), grp = ?11,
                  http_status = CASE WHEN ?6 THEN ?12 ELSE http_status END,
@@ -269,9 +280,9 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
                  error_type = CASE WHEN ?6 THEN ?21 ELSE error_type END,
                  error_message = coalesce(?22, error_message), because = coalesce(?23, because),
                  chain = coalesce(?24, chain), type = coalesce(?25, type)
-             WHERE eid = ?1",
+             WHERE eid = ?1 RETURNING lines",
         )?
-        .execute(params![
+        .query_row(params![
             stored.eid,
             state::number(record.state),
             earlier.map(state::number),
@@ -298,11 +309,13 @@ fn update(tx: &mut Tx<'_>, stored: &Stored, record: &Record, carrier: &Carrier<'
             because(record),
             chain.map(chain_json).transpose()?,
             record.message_type,
-        ])?;
+            lines_of(record),
+        ], |row| row.get(0))?;
     let place = Place { flow: &stored.flow, state: record.state, group: group.as_deref() };
-    tally::shift(tx, Some(stored.place()), Some(place))?;
-    see_group(tx, record, record.at.as_millis())?;
-    replay_outcome::learn(tx, stored, record.state, record.at)
+    tally::shift(tx, Some(stored.place()), Some(place));
+    tally::see(tx, record, record.at.as_millis());
+    replay_outcome::learn(tx, stored, record.state, record.at)?;
+    Ok(lines)
 }
 
 /// A change of state that no attempt made.
@@ -327,39 +340,22 @@ pub(crate) fn put(tx: &mut Tx<'_>, stored: &Stored, step: &Move, at: Timestamp) 
             step.message,
             at.as_millis(),
         ])?;
-    tally::shift(tx, Some(stored.place()), Some(Place { state: step.to, ..stored.place() }))?;
+    tally::shift(tx, Some(stored.place()), Some(Place { state: step.to, ..stored.place() }));
     replay_outcome::learn(tx, stored, step.to, at)
 }
 
-fn see_group(tx: &Tx<'_>, record: &Record, first: i64) -> Done<()> {
-    let Some(attempt) = &record.attempt else { return Ok(()) };
-    tx.sql
-        .prepare_cached(
-            "INSERT INTO failure_groups (flow, grp, class, reason, type, example, first_seen, last_seen)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-             ON CONFLICT (flow, grp) DO UPDATE SET example = excluded.example,
-                 first_seen = min(first_seen, excluded.first_seen), last_seen = max(last_seen, excluded.last_seen)",
-        )?
-        .execute(params![
-            &*record.flow,
-            attempt.group.to_string(),
-            attempt.class.as_str(),
-            attempt.reason.as_str(),
-            record.message_type,
-            attempt.chain.first().map_or("", |link| link.message.as_str()),
-            first,
-            record.at.as_millis(),
-        ])?;
-    Ok(())
-}
-
-/// Adds a line to an entry's history. The first stays; of the others the last ones.
+/// Adds a line to an entry's history.
 pub(crate) fn add_line(tx: &Tx<'_>, eid: i64, line: &HistoryLine) -> Done<()> {
-    let text = written(line)?;
     let n: i64 = tx
         .sql
         .prepare_cached("UPDATE entries SET lines = lines + 1 WHERE eid = ?1 RETURNING lines")?
         .query_row([eid], |row| row.get(0))?;
+    put_line(tx, eid, n, line)
+}
+
+/// Writes the line with this number. The first stays; of the others the last ones.
+fn put_line(tx: &Tx<'_>, eid: i64, n: i64, line: &HistoryLine) -> Done<()> {
+    let text = written(line)?;
     tx.sql
         .prepare_cached("INSERT INTO history (entry, n, line) VALUES (?1, ?2, ?3)")?
         .execute(params![eid, n, text])?;

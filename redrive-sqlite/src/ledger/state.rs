@@ -8,6 +8,11 @@ pub(crate) fn number(state: EntryState) -> i64 {
     (0..).zip(EntryState::ALL).find(|(_, known)| **known == state).map_or(0, |(number, _)| number)
 }
 
+/// The same, to count with.
+pub(crate) fn place(state: EntryState) -> usize {
+    EntryState::ALL.iter().position(|known| *known == state).unwrap_or(0)
+}
+
 pub(crate) fn of(number: i64) -> Done<EntryState> {
     usize::try_from(number)
         .ok()

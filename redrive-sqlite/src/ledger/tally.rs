@@ -1,12 +1,81 @@
 //! Counts that are kept, not counted: by flow and state, by failure group.
+//!
+//! Entries of a batch are mostly of one flow, in a few states and groups: what a transaction adds to their counts is
+//! gathered, and written down once at its end.
 
 use redrive_core::{Class, Timestamp};
-use redrive_engine::port::{Counts, EntryState, Group, StateCount};
+use redrive_engine::port::{Counts, EntryState, Group, Record, StateCount};
 use rusqlite::{Connection, params};
 
 use super::state;
 use crate::fault::{Done, Fault};
 use crate::tx::Tx;
+
+/// How many of the last ones are looked through for one of the same flow and group.
+const LOOKED_AT: usize = 32;
+
+/// What is added to the counts of a flow, or of one of its groups.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    flow: String,
+    group: Option<String>,
+    /// Entries more or less, by state.
+    states: [i64; EntryState::ALL.len()],
+    /// The group's last failure, and its first and last time.
+    seen: Option<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    class: &'static str,
+    reason: String,
+    kind: Option<String>,
+    example: String,
+    first: i64,
+    last: i64,
+}
+
+impl Tally {
+    /// The one of a flow or group among these, of which there may be more than one: they are added up.
+    fn of<'t>(all: &'t mut Vec<Self>, from: usize, flow: &str, group: Option<&str>) -> Option<&'t mut Self> {
+        let from = from.max(all.len().saturating_sub(LOOKED_AT));
+        let is_it = |one: &Self| one.flow == flow && one.group.as_deref() == group;
+        let place = all[from..].iter().position(is_it).map(|place| from + place);
+        let place = place.unwrap_or_else(|| {
+            let (flow, group) = (flow.to_owned(), group.map(str::to_owned));
+            all.push(Self { flow, group, states: Default::default(), seen: None });
+            all.len() - 1
+        });
+        all.get_mut(place)
+    }
+
+    pub(crate) fn write(&self, sql: &Connection) -> rusqlite::Result<()> {
+        let Self { flow, group, states, seen } = self;
+        for (number, by) in (0_i64..).zip(states).filter(|(_, by)| **by != 0) {
+            match group {
+                None => sql.prepare_cached(MORE)?.execute(params![flow, number, by])?,
+                Some(group) => {
+                    sql.prepare_cached(MORE_OF_GROUP)?.execute(params![flow, group, number, by])?
+                }
+            };
+        }
+        if let Some(Seen { class, reason, kind, example, first, last }) = seen {
+            sql.prepare_cached(SEE)?
+                .execute(params![flow, group, class, reason, kind, example, first, last])?;
+        }
+        Ok(())
+    }
+}
+
+const MORE: &str = "INSERT INTO counts (flow, state, n) VALUES (?1, ?2, ?3)
+     ON CONFLICT (flow, state) DO UPDATE SET n = n + excluded.n";
+const MORE_OF_GROUP: &str = "INSERT INTO group_counts (flow, grp, state, n) VALUES (?1, ?2, ?3, ?4)
+     ON CONFLICT (flow, grp, state) DO UPDATE SET n = n + excluded.n";
+const SEE: &str =
+    "INSERT INTO failure_groups (flow, grp, class, reason, type, example, first_seen, last_seen)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+     ON CONFLICT (flow, grp) DO UPDATE SET example = excluded.example,
+         first_seen = min(first_seen, excluded.first_seen), last_seen = max(last_seen, excluded.last_seen)";
 
 /// Where an entry is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,24 +86,61 @@ pub(crate) struct Place<'a> {
 }
 
 /// Moves one entry from place to place.
-pub(crate) fn shift(tx: &Tx<'_>, from: Option<Place<'_>>, to: Option<Place<'_>>) -> Done<()> {
+pub(crate) fn shift(tx: &mut Tx<'_>, from: Option<Place<'_>>, to: Option<Place<'_>>) {
     if from == to {
-        return Ok(());
+        return;
     }
     for (place, by) in [(from, -1_i64), (to, 1)] {
-        let Some(place) = place else { continue };
-        let number = state::number(place.state);
-        count_more(tx, place.flow, place.state, by)?;
-        if let Some(group) = place.group {
-            tx.sql
-                .prepare_cached(
-                    "INSERT INTO group_counts (flow, grp, state, n) VALUES (?1, ?2, ?3, ?4)
-                     ON CONFLICT (flow, grp, state) DO UPDATE SET n = n + excluded.n",
-                )?
-                .execute(params![place.flow, group, number, by])?;
+        let Some(Place { flow, state, group }) = place else { continue };
+        let number = state::place(state);
+        let since = tx.tallied();
+        for of in [Some(None), group.map(Some)].into_iter().flatten() {
+            if let Some(tally) = Tally::of(&mut tx.tallies, since, flow, of) {
+                tally.states[number] += by;
+            }
         }
     }
+}
+
+/// An entry is gone. It is written down at once, since whoever removes it looks whether it was the last one of its group.
+pub(crate) fn gone(tx: &Tx<'_>, from: Place<'_>) -> Done<()> {
+    let number = state::number(from.state);
+    tx.sql.prepare_cached(MORE)?.execute(params![from.flow, number, -1])?;
+    if let Some(group) = from.group {
+        tx.sql.prepare_cached(MORE_OF_GROUP)?.execute(params![from.flow, group, number, -1])?;
+    }
     Ok(())
+}
+
+/// A group has failed once more; `first` is when the entry failed first.
+pub(crate) fn see(tx: &mut Tx<'_>, record: &Record, first: i64) {
+    let Some(attempt) = &record.attempt else { return };
+    let (example, last) =
+        (attempt.chain.first().map_or("", |link| link.message.as_str()), record.at.as_millis());
+    let since = tx.tallied();
+    let Some(tally) = Tally::of(&mut tx.tallies, since, &record.flow, Some(&attempt.group.to_string()))
+    else {
+        return;
+    };
+    match &mut tally.seen {
+        Some(seen) => {
+            seen.first = seen.first.min(first);
+            seen.last = seen.last.max(last);
+            if seen.example != example {
+                example.clone_into(&mut seen.example);
+            }
+        }
+        none => {
+            *none = Some(Seen {
+                class: attempt.class.as_str(),
+                reason: attempt.reason.as_str().to_owned(),
+                kind: record.message_type.clone(),
+                example: example.to_owned(),
+                first,
+                last,
+            });
+        }
+    }
 }
 
 /// Moves so many entries of a flow from state to state; those of their groups are another matter.
@@ -44,12 +150,7 @@ pub(crate) fn shift_many(tx: &Tx<'_>, flow: &str, from: EntryState, to: EntrySta
 }
 
 fn count_more(tx: &Tx<'_>, flow: &str, of: EntryState, by: i64) -> Done<()> {
-    tx.sql
-        .prepare_cached(
-            "INSERT INTO counts (flow, state, n) VALUES (?1, ?2, ?3)
-             ON CONFLICT (flow, state) DO UPDATE SET n = n + excluded.n",
-        )?
-        .execute(params![flow, state::number(of), by])?;
+    tx.sql.prepare_cached(MORE)?.execute(params![flow, state::number(of), by])?;
     Ok(())
 }
 

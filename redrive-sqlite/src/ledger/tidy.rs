@@ -66,7 +66,7 @@ fn remove(tx: &mut Tx<'_>, eid: i64) -> Done<bool> {
     }
     tx.sql.prepare_cached("DELETE FROM history WHERE entry = ?1")?.execute([eid])?;
     tx.sql.prepare_cached("DELETE FROM entries WHERE eid = ?1")?.execute([eid])?;
-    tally::shift(tx, Some(stored.place()), None)?;
+    tally::gone(tx, stored.place())?;
     if let Some(group) = &stored.group {
         let key = params![stored.flow, group];
         tx.sql

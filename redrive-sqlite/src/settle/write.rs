@@ -55,8 +55,7 @@ pub(crate) enum Ended {
     GivenBack,
 }
 
-pub(crate) fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<Ended, Refusal>> {
-    let queue = item.tag.stream;
+fn settle_one(tx: &mut Tx<'_>, item: Item) -> Done<Result<Ended, Refusal>> {
     if item.in_hand && !is_there(tx, &item)? {
         return Ok(Err(unknown(item.tag)));
     }
@@ -65,6 +64,16 @@ pub(crate) fn settle_one(tx: &mut Tx<'_>, mut item: Item) -> Done<Result<Ended, 
         None if item.entry != 0 => Stored::by_eid(tx, item.entry)?,
         None => None,
     };
+    settle_known(tx, item, before)
+}
+
+/// Settles a message whose entry is known to stand like this.
+pub(crate) fn settle_known(
+    tx: &mut Tx<'_>,
+    mut item: Item,
+    before: Option<Stored>,
+) -> Done<Result<Ended, Refusal>> {
+    let queue = item.tag.stream;
     let mut held_in = None;
     if let Step::Hold { lane } = &item.step {
         let lane = lane.clone();

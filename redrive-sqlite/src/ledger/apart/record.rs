@@ -145,7 +145,7 @@ impl Telling {
             // What was left to the broker, or could not be read, is in hand now.
             bodies::put(tx, before.eid, number, told.delivery.message.body.as_deref())?;
         }
-        self.settle(tx, queue, &row, told, left)
+        self.settle(tx, queue, &row, told, before, left)
     }
 
     /// Whether the body is not kept here: the broker hands the message out next, in the copy that carries it.
@@ -155,7 +155,15 @@ impl Telling {
         self.by_pointer && self.keeper == Keeper::Broker && rests && has_body
     }
 
-    fn settle(mut self, tx: &mut Tx<'_>, queue: u32, row: &Row, told: Box<Told>, left: bool) -> Done<Taken> {
+    fn settle(
+        mut self,
+        tx: &mut Tx<'_>,
+        queue: u32,
+        row: &Row,
+        told: Box<Told>,
+        before: Option<Stored>,
+        left: bool,
+    ) -> Done<Taken> {
         let (record, hash) = (told.record.clone(), told.hash);
         let step = self.step(&record, tx.now);
         let is_new = row.number.is_none() && !matches!(step, Step::Release);
@@ -172,12 +180,12 @@ impl Telling {
             entry: 0,
             in_hand: false,
             step,
-            headers: Some(std::mem::take(&mut self.headers)),
+            headers: (!is_new).then(|| std::mem::take(&mut self.headers)),
             record: Some(told),
             lane: self.lane.take(),
             processed: self.processed.take(),
         };
-        match settle::settle_one(tx, item)?? {
+        match settle::settle_known(tx, item, before)?? {
             Ended::Settled => {
                 self.note(tx, &record)?;
                 if left {
@@ -235,39 +243,52 @@ impl Telling {
 
     /// What the entry knows of its broker after this settlement. The place of an earlier copy is no longer true.
     fn note(&self, tx: &Tx<'_>, record: &Record) -> Done<()> {
-        let eid = tx
-            .sql
+        let is_unread = self.learned == (Learned::Found { bodiless: true });
+        let copy = self.copy.as_ref();
+        tx.sql
             .prepare_cached(
                 "UPDATE entries SET keeper = ?2, published = coalesce(published, ?3), told = ?4, presumed = NULL,
-                     bodiless = ?5, copy_kind = NULL, copy_name = NULL, copy_partition = NULL, copy_position = NULL
-                 WHERE id = ?1 RETURNING eid",
+                     bodiless = ?5, shelved = max(shelved, ?6), copy_due = coalesce(?7, copy_due), copy_kind = ?8,
+                     copy_name = ?9, copy_partition = ?10, copy_position = ?11
+                 WHERE id = ?1",
             )?
-            .query_row(
-                params![
-                    &record.entry.as_bytes()[..],
-                    number_of(self.keeper),
-                    self.published.map(Timestamp::as_millis),
-                    key_of(record),
-                    if self.learned == (Learned::Found { bodiless: true }) { Body::Unread } else { Body::Here }
-                        .number(),
-                ],
-                |row| row.get(0),
-            )?;
-        self.note_copy(tx, eid, record)
+            .execute(params![
+                &record.entry.as_bytes()[..],
+                number_of(self.keeper),
+                self.published.map(Timestamp::as_millis),
+                key_of(record),
+                if is_unread { Body::Unread } else { Body::Here }.number(),
+                self.has_copy(record),
+                self.copy_due(record),
+                copy.map(|copy| &*copy.kind),
+                copy.map(|copy| &*copy.name),
+                copy.and_then(|copy| copy.partition),
+                copy.and_then(|copy| copy.offset),
+            ])?;
+        Ok(())
+    }
+
+    /// Whether a copy may lie at the broker.
+    fn has_copy(&self, record: &Record) -> bool {
+        self.copy.is_some() || (self.keeper == Keeper::Broker && record.state.is_unresolved())
+    }
+
+    /// When the broker's copy is handed out.
+    fn copy_due(&self, record: &Record) -> Option<i64> {
+        let waits = self.keeper == Keeper::Broker && record.state == EntryState::Waiting;
+        record.due_at.filter(|_| waits).map(Timestamp::as_millis)
     }
 
     /// What is known of the broker's copy.
     fn note_copy(&self, tx: &Tx<'_>, eid: i64, record: &Record) -> Done<()> {
-        let has_one = self.keeper == Keeper::Broker && record.state.is_unresolved();
-        if !has_one && self.copy.is_none() {
+        if !self.has_copy(record) {
             return Ok(());
         }
-        let due = record.due_at.filter(|_| has_one && record.state == EntryState::Waiting);
         tx.sql
             .prepare_cached(
                 "UPDATE entries SET shelved = 1, copy_due = coalesce(?2, copy_due) WHERE eid = ?1",
             )?
-            .execute(params![eid, due.map(Timestamp::as_millis)])?;
+            .execute(params![eid, self.copy_due(record)])?;
         self.put_copy(tx, eid)
     }
 
