@@ -56,6 +56,8 @@ pub(crate) async fn wait_aside(shared: Arc<Shared>, mut arriving: mpsc::Unbounde
             biased;
             () = shared.stop.cancelled() => break,
             Some(told) = arriving.recv() => match told {
+                // Its stream was lost before it came here, so nobody comes for it any more.
+                Aside::Wait(job, after) if shared.revoked.had(job.delivery.tag) => shared.put_down(job, after),
                 Aside::Wait(job, after) => wheel.add(job, after),
                 Aside::Lost(revoked) => {
                     for (job, after) in wheel.lost(revoked) {
@@ -67,7 +69,9 @@ pub(crate) async fn wait_aside(shared: Arc<Shared>, mut arriving: mpsc::Unbounde
                 wheel.tags.remove(&expired.key());
                 let mut job = expired.into_inner();
                 job.put_at = shared.clock.monotonic();
+                let tag = job.delivery.tag;
                 shared.desk.put(job);
+                shared.sweep_lost(tag);
             }
         }
     }

@@ -204,12 +204,17 @@ impl Desk {
         }
         let mut state = self.state();
         let behind = state.gates.open(tag)?;
+        Some(self.opened(state, behind))
+    }
+
+    /// A gate has opened for these; answers whether nothing stands any more.
+    fn opened(&self, mut state: MutexGuard<'_, State>, behind: VecDeque<Box<Job>>) -> bool {
         state.put_first(behind);
         let all_open = state.gates.is_empty();
         self.gated.store(!all_open, Ordering::Release);
         drop(state);
         self.news.notify_one();
-        Some(all_open)
+        all_open
     }
 
     /// Whether something stands still for one message.
@@ -226,9 +231,19 @@ impl Desk {
         !state.gates.are_many() && state.gates.is_for(tag)
     }
 
-    /// Takes everything off the desk that came from a stream which is lost.
-    pub(crate) fn revoke(&self, revoked: Revoked) -> Vec<Box<Job>> {
-        self.state().take(|job| revoked.had(job.delivery.tag))
+    /// Takes everything off the desk that came from a stream which is lost. What stood still for a message of it goes on;
+    /// when it did, it is also said whether nothing stands any more.
+    pub(crate) fn revoke(&self, revoked: Revoked) -> (Vec<Box<Job>>, Option<bool>) {
+        let mut state = self.state();
+        let lost = state.take(|job| revoked.had(job.delivery.tag));
+        let Some(behind) = state.gates.open_lost(|tag| revoked.had(tag)) else { return (lost, None) };
+        let all_open = self.opened(state, behind);
+        (lost, Some(all_open))
+    }
+
+    /// Takes one message off the desk, if it is there.
+    pub(crate) fn take_back(&self, tag: Tag) -> Vec<Box<Job>> {
+        self.state().take(|job| job.delivery.tag == tag)
     }
 
     pub(crate) fn endpoint_proven(&self, now: Duration) -> bool {

@@ -92,6 +92,14 @@ impl Gates {
         Some(behind)
     }
 
+    /// Opens the gates that were closed for messages which are lost; answers with those behind them, when there are any.
+    pub(crate) fn open_lost(&mut self, lost: impl Fn(Tag) -> bool) -> Option<VecDeque<Box<Job>>> {
+        let before = self.closed.len();
+        let opened = self.closed.extract_if(.., |_, gate| lost(gate.tag));
+        let behind = opened.flat_map(|(_, gate)| gate.behind.into_iter().chain(gate.keeper)).collect();
+        (self.closed.len() < before).then_some(behind)
+    }
+
     /// Puts a message behind its gate, or before it; answers with it when there is none.
     pub(crate) fn put(&mut self, job: Box<Job>) -> Option<Box<Job>> {
         if self.closed.is_empty() {

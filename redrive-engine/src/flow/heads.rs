@@ -14,7 +14,7 @@ use redrive_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::job::Job;
-use crate::port::{Delivery, Ledger, PortError, SourceRef};
+use crate::port::{Delivery, Ledger, PortError, SourceRef, Tag};
 
 /// The most that are kept of one partition: those that are read again first.
 const MOST: usize = 1_000;
@@ -230,6 +230,11 @@ impl Heads {
         };
         let change = {
             let mut state = self.state();
+            let Tag { stream, epoch, .. } = job.delivery.tag;
+            // The message has come again since, and what is tried of it now counts.
+            if state.met.get(&stream).is_some_and(|(met, _)| *met != epoch) {
+                return Ok(false);
+            }
             let partition = state.partitions.entry(place.clone()).or_default();
             partition.heads.insert(offset, Head::of(job, offset, due));
             partition.changed += 1;

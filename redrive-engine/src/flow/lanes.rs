@@ -222,11 +222,13 @@ impl Book {
         lane.sent += others.len() as u64;
         lane.leaving = Some(Leaving { how: how.clone(), until: lane.sent });
         if *how == Leave::Returned {
-            // They were in hand, so before whoever was turned away.
-            for job in others.iter().rev() {
-                lane.away.push_front(job.delivery.message.id.clone());
+            // They were in hand, so before whoever was turned away. One whose stream was lost meanwhile is there twice when
+            // it has come again, and is waited for once.
+            let ids = others.iter().map(|job| &job.delivery.message.id);
+            for id in ids.rev().chain([id]) {
+                lane.away.retain(|away| away != id);
+                lane.away.push_front(id.clone());
             }
-            lane.away.push_front(id.clone());
             self.went_back(name);
         }
         others

@@ -36,6 +36,7 @@ impl Shared {
         if received.is_empty() {
             return;
         }
+        self.revoked.look(received);
         if let Err(error) = self.heads.meet(&*self.ledger, received).await {
             log::ledger_away(&self.spec, &error);
         }

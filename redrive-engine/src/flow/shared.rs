@@ -29,7 +29,7 @@ use super::trouble::Trouble;
 use crate::handler::Marks;
 use crate::hook::Diverted;
 use crate::journal::{Journal, Name};
-use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement};
+use crate::port::{Broker, Clock, Delivery, EntryState, Ledger, Outcome, PortError, Room, Settlement, Tag};
 
 /// How long a handler may take to end, however much of a stop's time is left.
 const HANDLER_ENDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
@@ -198,6 +198,25 @@ impl Shared {
         }
     }
 
+    /// A message was put on the desk. When its stream was lost meanwhile, nobody comes for it there: a pause, or a gate that
+    /// has closed since, could keep it for long.
+    pub(crate) fn sweep_lost(&self, tag: Tag) {
+        if self.revoked.had(tag) {
+            for job in self.desk.take_back(tag) {
+                self.put_down(job, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Sleeps on a message in hand, unless the flow stops first, or the message is lost.
+    pub(crate) async fn sleep_with(&self, tag: Tag, wait: Duration) -> Result<(), Stopped> {
+        tokio::select! {
+            biased;
+            () = self.revoked.lost(tag) => Err(Stopped),
+            slept = self.sleep(wait) => slept,
+        }
+    }
+
     /// Sleeps unless the flow stops first.
     pub(crate) async fn sleep(&self, wait: Duration) -> Result<(), Stopped> {
         tokio::select! {
@@ -321,9 +340,11 @@ impl Shared {
 
     /// Puts a job down that will not be worked on any further now. Attempts that were made in hand are written down,
     /// and the message is due after the wait that was decided; one that was not tried goes back as it was. So does one
-    /// that others wait for, when the ledger knows of its attempts: it keeps its place.
+    /// that others wait for, when the ledger knows of its attempts: it keeps its place. And so does one that has come again
+    /// since its stream was lost.
     pub(crate) fn put_down(&self, mut job: Box<Job>, after: Duration) {
-        let last = job.last.take().filter(|_| job.in_hand > 0 && !job.kept);
+        let is_written = job.kept || self.revoked.came_again(job.delivery.tag);
+        let last = job.last.take().filter(|_| job.in_hand > 0 && !is_written);
         let Some(last) = last else {
             return self.settle(job.settled(Outcome::Return));
         };

@@ -44,15 +44,19 @@ pub(crate) async fn work(shared: Arc<Shared>, rng: SplitMix64) {
             worker.times.look(&*shared.clock);
             continue;
         }
+        let tag = waiting.delivery.tag;
+        let slept = tokio::time::Instant::now();
         // A timer of zero would cost a millisecond.
-        if !after.is_zero() && shared.sleep(after).await.is_err() {
-            shared.put_down(waiting, after);
-            return;
+        if !after.is_zero() && shared.sleep_with(tag, after).await.is_err() {
+            shared.put_down(waiting, after.saturating_sub(slept.elapsed()));
+            worker.times.look(&*shared.clock);
+            continue;
         }
         let mut waiting = waiting;
         worker.times.look(&*shared.clock);
         waiting.put_at = worker.times.now;
         shared.desk.put_back(waiting);
+        shared.sweep_lost(tag);
     }
 }
 
@@ -309,10 +313,13 @@ async fn failed(
         shared.put_down(job, Duration::ZERO);
         return None;
     }
+    // What runs may finish when its stream is lost, and no more: nobody waits for it here any longer.
+    let tag = job.delivery.tag;
+    let is_lost = || shared.revoked.had(tag);
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
         // The lane stands still while its head is in hand; without one the partition does, or the whole flow.
-        Action::Block { until } if job.lane.is_some() || shared.close_gate(&job, now) => {
+        Action::Block { until } if job.lane.is_some() || is_lost() || shared.close_gate(&job, now) => {
             ("blocking", Some(until.since(now)))
         }
         _ => ("", None),
@@ -328,6 +335,10 @@ async fn failed(
             Some(due) => shared.keep_head(&mut job, due).await,
             None => false,
         };
+        if is_lost() {
+            shared.put_down(job, after);
+            return None;
+        }
         return Some((job, after));
     }
     log::diversion(spec, &job, &decision, now);

@@ -344,7 +344,7 @@ pub trait Broker: std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// A stream stands still for one of its messages, or goes on: while it stands nothing more of it is handed out, so
-    /// that it takes no room from the others. Only asked of a broker whose streams are
+    /// that it takes no room from the others. One that is [lost](Revoked) goes on when it comes again. Only asked of a broker whose streams are
     /// [partitions](Capabilities::partitions); one that hands out all the same is borne.
     fn gate(&self, stream: u32, closed: bool) {
         let _ = (stream, closed);
