@@ -1,5 +1,6 @@
 //! What a person should know about a running flow.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,12 +25,14 @@ pub(crate) const QUEUE_FULL: &str = "queue_full";
 /// Messages come whose headers no key of the flow has signed.
 pub(crate) const SIGNATURE_INVALID: &str = "signature_invalid";
 
+type Raised = BTreeMap<Cow<'static, str>, Alarm>;
+
 /// The alarms of a flow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     flow: String,
     any: AtomicBool,
-    raised: Mutex<BTreeMap<&'static str, Alarm>>,
+    raised: Mutex<Raised>,
 }
 
 impl Alarms {
@@ -37,29 +40,44 @@ impl Alarms {
         Self { flow: flow.to_owned(), any: AtomicBool::new(false), raised: Mutex::default() }
     }
 
-    fn raised(&self) -> MutexGuard<'_, BTreeMap<&'static str, Alarm>> {
+    fn raised(&self) -> MutexGuard<'_, Raised> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Raises an alarm, unless it is raised already.
     pub(crate) fn raise(&self, name: &'static str, now: Timestamp, text: impl FnOnce() -> String) {
         let mut raised = self.raised();
-        if raised.contains_key(name) {
-            return;
+        if !raised.contains_key(name) {
+            self.add(&mut raised, Alarm::new(name, now, text()));
         }
-        let alarm = Alarm::new(name, now, text());
-        tracing::warn!(flow = self.flow, alarm = name, text = alarm.text, "alarm");
-        gauge!("redrive_alarm", "flow" => self.flow.clone(), "name" => name).set(1.0);
-        raised.insert(name, alarm);
-        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Raises an alarm whose text changes while it lasts, or takes it back: `text` looks, and nobody else meanwhile.
+    pub(crate) fn look(&self, name: &'static str, now: Timestamp, text: impl FnOnce() -> Option<String>) {
+        let mut raised = self.raised();
+        match (text(), raised.get_mut(name)) {
+            (Some(text), Some(alarm)) => alarm.text = text,
+            (Some(text), None) => self.add(&mut raised, Alarm::new(name, now, text)),
+            (None, _) => self.remove(&mut raised, name),
+        }
     }
 
     /// Takes an alarm back; usually there is none.
     pub(crate) fn clear(&self, name: &'static str) {
-        if !self.any.load(Ordering::Relaxed) {
-            return;
+        if self.any.load(Ordering::Relaxed) {
+            self.remove(&mut self.raised(), name);
         }
-        let mut raised = self.raised();
+    }
+
+    fn add(&self, raised: &mut Raised, alarm: Alarm) {
+        let Alarm { name, text, .. } = &alarm;
+        tracing::warn!(flow = self.flow, alarm = &**name, text, "alarm");
+        gauge!("redrive_alarm", "flow" => self.flow.clone(), "name" => name.clone()).set(1.0);
+        raised.insert(name.clone(), alarm);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn remove(&self, raised: &mut Raised, name: &'static str) {
         if raised.remove(name).is_some() {
             tracing::info!(flow = self.flow, alarm = name, "alarm is over");
             gauge!("redrive_alarm", "flow" => self.flow.clone(), "name" => name).set(0.0);

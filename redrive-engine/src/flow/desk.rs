@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redrive_core::Text;
 use redrive_core::guard::{BreakerState, Outcome, Turn};
 use tokio::sync::Notify;
 
-use super::gates::{Closing, Gates};
+use super::gates::{Closing, Gates, Leaving};
 use super::guards::{Guards, Refused, Ticket};
 use super::job::Job;
 use crate::port::{Revoked, Tag};
@@ -189,32 +190,40 @@ impl Desk {
         changed
     }
 
-    /// Lets the partition, or the flow, stand still for this message. Another may have been first.
-    pub(crate) fn close_gate(&self, tag: Tag) -> Closing {
+    /// Lets the partition, or the flow, stand still for this message, beside those that it stands still for already.
+    pub(crate) fn close_gate(&self, job: &Job) -> Closing {
         let mut state = self.state();
         self.gated.store(true, Ordering::Release);
         let State { gates, fresh, retries, .. } = &mut *state;
-        gates.close(tag, [retries, fresh])
+        gates.close(job, [retries, fresh])
     }
 
-    /// What stood still goes on, if this message held it. When it did, the answer is whether nothing stands any more.
-    pub(crate) fn open_gate(&self, tag: Tag) -> Option<bool> {
+    /// What stood still goes on, if this message held it and no other does. Answers whether it goes on; nothing when this
+    /// message held nothing.
+    pub(crate) fn leave_gate(&self, tag: Tag) -> Option<bool> {
         if !self.gated.load(Ordering::Acquire) {
             return None;
         }
         let mut state = self.state();
-        let behind = state.gates.open(tag)?;
-        Some(self.opened(state, behind))
-    }
-
-    /// A gate has opened for these; answers whether nothing stands any more.
-    fn opened(&self, mut state: MutexGuard<'_, State>, behind: VecDeque<Box<Job>>) -> bool {
-        state.put_first(behind);
-        let all_open = state.gates.is_empty();
-        self.gated.store(!all_open, Ordering::Release);
+        let leaving = state.gates.leave(tag)?;
+        let opens = matches!(leaving, Leaving::Opens(_));
+        if let Leaving::Opens(behind) = leaving {
+            state.put_first(behind);
+            self.gated.store(!state.gates.is_empty(), Ordering::Release);
+        }
         drop(state);
         self.news.notify_one();
-        all_open
+        Some(opens)
+    }
+
+    /// Whether something stands still for this message.
+    pub(crate) fn waits_for(&self, tag: Tag) -> bool {
+        self.is_gated() && self.state().gates.is_for(tag)
+    }
+
+    /// A message that something stands still for, and its partition.
+    pub(crate) fn blocked(&self) -> Option<(Text, Option<i32>)> {
+        self.state().gates.first()
     }
 
     /// Whether something stands still for one message.
@@ -228,17 +237,20 @@ impl Desk {
             return false;
         }
         let state = self.state();
-        !state.gates.are_many() && state.gates.is_for(tag)
+        !state.gates.are_many() && state.gates.is_first(tag)
     }
 
-    /// Takes everything off the desk that came from a stream which is lost. What stood still for a message of it goes on;
-    /// when it did, it is also said whether nothing stands any more.
-    pub(crate) fn revoke(&self, revoked: Revoked) -> (Vec<Box<Job>>, Option<bool>) {
+    /// Takes everything off the desk that came from a stream which is lost. What stood still for messages of it goes on.
+    pub(crate) fn revoke(&self, revoked: Revoked) -> Vec<Box<Job>> {
         let mut state = self.state();
         let lost = state.take(|job| revoked.had(job.delivery.tag));
-        let Some(behind) = state.gates.open_lost(|tag| revoked.had(tag)) else { return (lost, None) };
-        let all_open = self.opened(state, behind);
-        (lost, Some(all_open))
+        if let Some(behind) = state.gates.open_lost(|tag| revoked.had(tag)) {
+            state.put_first(behind);
+            self.gated.store(!state.gates.is_empty(), Ordering::Release);
+        }
+        drop(state);
+        self.news.notify_one();
+        lost
     }
 
     /// Takes one message off the desk, if it is there.

@@ -200,6 +200,11 @@ impl Job {
         self.cost = self.cost.saturating_sub(charge.cost);
     }
 
+    /// It stays in hand as it is, and a guard holds it from now on.
+    pub(crate) fn is_held(&mut self, now: Timestamp) {
+        self.ready_at = now;
+    }
+
     /// A wait in hand has been decided.
     pub(crate) fn waits(&mut self, wait: Duration) {
         self.waited = self.waited.saturating_add(wait);

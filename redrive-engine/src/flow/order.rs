@@ -48,7 +48,7 @@ impl Shared {
             let mut job = Box::new(Job::new(delivery));
             job.put_at = put_at;
             job.crashes = self.crashes_of(&job.delivery);
-            self.look_behind(&mut job, now);
+            self.look_behind(&mut job);
             job
         });
         let Some(lanes) = &self.lanes else {
@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// A message that others waited for in another process goes on where that stood, and lets them wait again.
-    fn look_behind(&self, job: &mut Job, now: Timestamp) {
+    fn look_behind(&self, job: &mut Job) {
         let Some(head) = self.heads.find(&job.delivery) else { return };
         let fresh = job.delivery.trail.attempt == 0;
         job.goes_on(&head);
@@ -101,31 +101,33 @@ impl Shared {
             self.in_hand.is_a_retry();
         }
         if self.lanes.is_none() {
-            self.close_gate(job, now);
+            self.close_gate(job);
         }
     }
 
-    /// Lets the partition, or the whole flow, stand still for a message; answers whether it does.
-    pub(crate) fn close_gate(&self, job: &Job, now: Timestamp) -> bool {
-        let by_partition = self.broker.capabilities().partitions;
-        let closing = self.desk.close_gate(job.delivery.tag);
-        let closed = !matches!(closing, Closing::No);
-        if let Closing::Now(back) = closing {
-            if by_partition {
+    /// Lets the partition, or the whole flow, stand still for a message. Others may hold it already: those that failed while
+    /// this one ran. They keep their places all the same, and are tried one after the other.
+    pub(crate) fn close_gate(&self, job: &Job) {
+        if let Closing::Now(back) = self.desk.close_gate(job) {
+            if self.broker.capabilities().partitions {
                 self.broker.gate(job.delivery.tag.stream, true);
             }
             for other in back {
                 self.put_down(other, Duration::ZERO);
             }
         }
-        if closed {
-            self.alarms.raise(alarms::BLOCKED, now, || {
-                let what = job.delivery.source.partition.filter(|_| by_partition);
-                let what = what.map_or_else(|| "the flow".to_owned(), |number| format!("partition {number}"));
-                format!("a blocking retry of {} holds {what}", job.delivery.message.id)
-            });
-        }
-        closed
+        self.tell_blocked();
+    }
+
+    /// Says for which message something stands still, if anything does.
+    pub(crate) fn tell_blocked(&self) {
+        let by_partition = self.broker.capabilities().partitions;
+        self.alarms.look(alarms::BLOCKED, self.clock.now(), || {
+            let (id, partition) = self.desk.blocked()?;
+            let what = partition.filter(|_| by_partition);
+            let what = what.map_or_else(|| "the flow".to_owned(), |number| format!("partition {number}"));
+            Some(format!("a blocking retry of {id} holds {what}"))
+        });
     }
 
     /// Has the ledger keep what was tried of a message that others wait for, and its place with it; answers whether it does.
@@ -245,11 +247,11 @@ impl Shared {
 
     /// Ends a delivery. Those behind it in its lane go on, or leave with it.
     pub(crate) fn settle(&self, settlement: Settlement) {
-        if let Some(all_open) = self.desk.open_gate(settlement.delivery.tag) {
-            self.broker.gate(settlement.delivery.tag.stream, false);
-            if all_open {
-                self.alarms.clear(alarms::BLOCKED);
+        if let Some(opens) = self.desk.leave_gate(settlement.delivery.tag) {
+            if opens {
+                self.broker.gate(settlement.delivery.tag.stream, false);
             }
+            self.tell_blocked();
         }
         let (Some(lanes), Some(lane)) = (&self.lanes, settlement.lane.clone()) else {
             return self.send(settlement);

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use super::alarms;
 use super::aside::Aside;
 use super::shared::Shared;
 use crate::port::{Delivery, Revoked, Tag};
@@ -104,10 +103,8 @@ pub(crate) async fn give_back(shared: Arc<Shared>, losses: Option<mpsc::Unbounde
         // First, so that whoever puts a job anywhere and looks afterwards finds it lost if nobody comes for it there.
         shared.revoked.add(revoked);
         let _ = shared.aside.send(Aside::Lost(revoked));
-        let (lost, all_open) = shared.desk.revoke(revoked);
-        if all_open == Some(true) {
-            shared.alarms.clear(alarms::BLOCKED);
-        }
+        let lost = shared.desk.revoke(revoked);
+        shared.tell_blocked();
         for job in lost {
             shared.put_down(job, Duration::ZERO);
         }

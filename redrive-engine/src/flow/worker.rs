@@ -310,6 +310,11 @@ async fn failed(
     if (ticket.probe && decision.shown == Some(Shown::Failure)) || decision.action == Action::Return {
         shared.metrics.retried("return", &decision.reason);
         job.forgiven(charge);
+        // One that others wait for keeps its place: what holds it now is a guard, as it holds them.
+        if shared.desk.waits_for(job.delivery.tag) {
+            job.is_held(now);
+            return Some((job, Duration::ZERO));
+        }
         shared.put_down(job, Duration::ZERO);
         return None;
     }
@@ -318,12 +323,13 @@ async fn failed(
     let is_lost = || shared.revoked.had(tag);
     let (kind, after) = match &decision.action {
         Action::RetryInPlace { after } => ("in_place", Some(*after)),
-        // The lane stands still while its head is in hand; without one the partition does, or the whole flow.
-        Action::Block { until } if job.lane.is_some() || is_lost() || shared.close_gate(&job, now) => {
-            ("blocking", Some(until.since(now)))
-        }
+        Action::Block { until } => ("blocking", Some(until.since(now))),
         _ => ("", None),
     };
+    // The lane stands still while its head is in hand; without one the partition does, or the whole flow.
+    if kind == "blocking" && job.lane.is_none() && !is_lost() {
+        shared.close_gate(&job);
+    }
     let attempts_allowed = policy.attempts();
     if let Some(after) = after {
         shared.metrics.retried(kind, &decision.reason);

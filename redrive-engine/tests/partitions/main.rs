@@ -2,6 +2,7 @@
 
 mod broker;
 mod lost;
+mod together;
 
 use std::fmt::Debug;
 use std::sync::Arc;
