@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::{Message, Policy, Random as _, SplitMix64, Timestamp};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mint::{mint, seed};
@@ -113,6 +114,9 @@ struct Inner {
     moving: tokio::sync::RwLock<()>,
     /// Copies that were written at the broker for messages of the ledger's queue which are not settled there yet.
     written: settle::Written,
+    /// Whether the ledger's queue stands still for one of its messages: it hands nothing out meanwhile, as a partition of
+    /// the broker's does not.
+    home_stands: watch::Sender<bool>,
     /// What people resolved, as the broker keeps it; nothing until it was read.
     resolved: tokio::sync::Mutex<Option<HashMap<EntryId, EntryState>>>,
     /// Whether somebody tells the ledger what is to be told.
@@ -149,6 +153,7 @@ impl Apart {
             health: Health::default(),
             moving: tokio::sync::RwLock::default(),
             written: settle::Written::default(),
+            home_stands: watch::Sender::new(false),
             resolved: tokio::sync::Mutex::default(),
             telling: AtomicBool::new(false),
             missed: AtomicBool::new(false),
@@ -257,7 +262,9 @@ impl Broker for Apart {
     }
 
     fn gate(&self, stream: u32, closed: bool) {
-        if !source::is_home_stream(stream) {
+        if source::is_home_stream(stream) {
+            self.inner.home_stands.send_replace(closed);
+        } else {
             self.inner.outer.gate(stream, closed);
         }
     }

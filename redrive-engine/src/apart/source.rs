@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -56,6 +56,7 @@ pub(super) async fn open(
     let home = inner.home.subscribe(&at_home).await?;
     let outer = inner.outer.subscribe(subscription).await?;
     inner.projection.in_hand.clear();
+    inner.home_stands.send_replace(false);
     let stop = inner.stop.child_token();
     let told = stop.clone();
     // It outlives the reading, since settling goes on after it.
@@ -77,6 +78,7 @@ pub(super) async fn open(
         asked: None,
         ask_at: Instant::now(),
         home_at: Instant::now(),
+        home_stands: inner.home_stands.subscribe(),
         reads,
         stop: stop.clone(),
         _stops: stop.drop_guard(),
@@ -97,6 +99,8 @@ struct Merged {
     ask_at: Instant,
     /// When the ledger's own queue is read again.
     home_at: Instant,
+    /// Whether it is not read at all, since it stands still for one of its messages.
+    home_stands: watch::Receiver<bool>,
     reads: Arc<Subscription>,
     stop: CancellationToken,
     _stops: DropGuard,
@@ -193,12 +197,21 @@ impl Merged {
             retries: room.retries.saturating_sub(waiting),
             ..room
         };
-        let Self { outer, home, from_outer, from_home, asking, asked, ask_at, home_at, .. } = self;
+        let Self { outer, home, from_outer, from_home, asking, asked, ask_at, home_at, home_stands, .. } =
+            self;
+        let mut stands = home_stands.clone();
         let read_home = async {
             if *home_at > Instant::now() {
                 tokio::time::sleep_until(*home_at).await;
             }
-            home.receive(room, from_home).await
+            loop {
+                goes_on(home_stands).await;
+                tokio::select! {
+                    biased;
+                    () = stands_still(&mut stands) => {}
+                    result = home.receive(room, from_home) => return result,
+                }
+            }
         };
         let answer = async {
             match asked {
@@ -279,6 +292,9 @@ impl Merged {
     /// Hands out what may be handed out; errands of the ledger's queue are run instead.
     fn hand_out(&mut self, into: &mut Vec<Delivery>) {
         into.append(&mut self.from_outer);
+        if *self.home_stands.borrow() {
+            return;
+        }
         for mut delivery in self.from_home.drain(..) {
             if delivery.message.headers.contains(REROUTE_TO) {
                 let (inner, reads) = (Arc::clone(&self.inner), Arc::clone(&self.reads));
@@ -302,6 +318,16 @@ impl Merged {
             into.push(delivery);
         }
     }
+}
+
+/// Waits until the ledger's queue may be read. Whoever says so lives as long as the source.
+async fn goes_on(stands: &mut watch::Receiver<bool>) {
+    _ = stands.wait_for(|stands| !stands).await;
+}
+
+/// Waits until it may not be read.
+async fn stands_still(stands: &mut watch::Receiver<bool>) {
+    _ = stands.wait_for(|stands| *stands).await;
 }
 
 impl Inner {
