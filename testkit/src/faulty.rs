@@ -22,6 +22,8 @@ pub struct Deaf {
     settles: AtomicU32,
     receives: AtomicU32,
     records: AtomicU32,
+    shelves: AtomicBool,
+    resolved: AtomicBool,
     away: AtomicBool,
 }
 
@@ -39,6 +41,16 @@ impl Deaf {
     /// The next `n` times a ledger is told something, it does not listen.
     pub fn fail_records(&self, n: u32) {
         self.records.store(n, Ordering::SeqCst);
+    }
+
+    /// From now on what the broker keeps cannot be looked at, or it can again.
+    pub fn fail_shelves(&self, fail: bool) {
+        self.shelves.store(fail, Ordering::SeqCst);
+    }
+
+    /// From now on the broker does not keep what people resolved, or it does again.
+    pub fn fail_resolved(&self, fail: bool) {
+        self.resolved.store(fail, Ordering::SeqCst);
     }
 
     /// From now on nothing is answered, or again all is.
@@ -61,6 +73,14 @@ impl Deaf {
     fn receives(&self) -> Result<(), PortError> {
         self.is_there()?;
         is_deaf(&self.receives)
+    }
+
+    fn is_kept(&self, fail: &AtomicBool, what: &str) -> Result<(), PortError> {
+        self.is_there()?;
+        if fail.load(Ordering::SeqCst) {
+            return Err(PortError::Unavailable(format!("the topic of {what} is gone")));
+        }
+        Ok(())
     }
 
     fn is_told(&self) -> Result<(), PortError> {
@@ -171,6 +191,7 @@ impl Broker for Faulty {
         subscription: &Subscription,
         from: Option<&str>,
     ) -> Result<Box<dyn Shelves>, PortError> {
+        self.deaf.is_kept(&self.deaf.shelves, "foreign dead letters")?;
         self.broker.shelves(subscription, from).await
     }
 
@@ -195,6 +216,7 @@ impl Broker for Faulty {
     }
 
     async fn keep_resolved(&self, resolved: &[Resolved]) -> Result<(), PortError> {
+        self.deaf.is_kept(&self.deaf.resolved, "what is resolved")?;
         self.broker.keep_resolved(resolved).await
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::duties::Duty;
 use super::{Inner, log};
 use crate::bodies::bring_bodies;
 use crate::port::{PortError, SourceRef};
@@ -26,15 +27,14 @@ impl Inner {
         if watch.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        match self.copy_expiring().await {
-            // There is more than one go should take: the rest is for the next one.
-            Ok(copied) if copied >= MOST => watch.next = None,
-            Ok(_) => watch.next = Some(Instant::now() + EVERY),
-            Err(error) => {
-                log::not_copied(&self.flow, &error);
-                watch.next = Some(Instant::now() + EVERY);
-            }
+        let copied = self.copy_expiring().await;
+        if let Err(error) = &copied {
+            log::not_copied(&self.flow, error);
         }
+        let copied = self.duties.done(&self.flow, Duty::CopyBodies, copied);
+        // There is more than one go should take: the rest is for the next one.
+        let more = copied.is_some_and(|copied| copied >= MOST);
+        watch.next = (!more).then(|| Instant::now() + EVERY);
     }
 
     async fn copy_expiring(&self) -> Result<usize, PortError> {

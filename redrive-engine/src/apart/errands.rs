@@ -8,6 +8,7 @@ use redrive_core::headers::Trail;
 use tokio_util::sync::CancellationToken;
 
 use super::bodies::Watch;
+use super::duties::Duty;
 use super::overdue::Look;
 use super::{Inner, log};
 use crate::port::{
@@ -21,49 +22,51 @@ const STEP: usize = 200;
 const LONGEST_ADDRESS: usize = 1_024;
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// What was done once since the reading began.
+#[derive(Debug, Default, Clone, Copy)]
+struct Begun {
+    taken_over: bool,
+    looked: bool,
+}
+
 /// Runs until nobody reads any more.
 pub(super) async fn run(inner: &Inner, subscription: &Subscription, stop: CancellationToken) {
-    let mut begun = false;
+    let mut begun = Begun::default();
     let mut overdue = Look::begin(inner.now());
     let mut bodies = Watch::default();
     loop {
         let errands = async {
-            let done = inner.run_errands(subscription, begun, &mut overdue).await;
-            // Whatever else waits, what is about to go does not.
+            inner.run_errands(subscription, &mut begun, &mut overdue).await;
             inner.save_bodies(&mut bodies).await;
-            done
         };
-        let done = tokio::select! {
+        tokio::select! {
             biased;
-            () = stop.cancelled() => return,
-            done = errands => done,
-        };
-        match done {
-            Ok(()) => begun = true,
-            Err(error) => tracing::debug!(flow = &*inner.flow, error = %error, "an errand waits"),
+            () = stop.cancelled() => break,
+            () = errands => {}
         }
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             () = tokio::time::sleep(inner.options.every) => {}
         }
     }
+    inner.duties.end();
 }
 
 impl Inner {
-    async fn run_errands(
-        &self,
-        subscription: &Subscription,
-        begun: bool,
-        overdue: &mut Look,
-    ) -> Result<(), PortError> {
-        if !begun {
+    /// Every duty once, whatever becomes of the others.
+    async fn run_errands(&self, subscription: &Subscription, begun: &mut Begun, overdue: &mut Look) {
+        let done = |duty, result| self.duties.done(&self.flow, duty, result).is_some();
+        done(Duty::ReadResolved, self.read_resolved(subscription).await);
+        let taken_over = if begun.taken_over {
+            self.adopt(subscription).await
+        } else {
             // Whoever was here before may have died before the ledger knew.
-            self.read_resolved(subscription).await?;
-            self.adopt_shelves(subscription, self.missed.load(Ordering::Acquire)).await?;
-        }
-        self.look_for_overdue(subscription, begun, overdue).await?;
-        self.hand_resolved_on().await?;
-        self.adopt(subscription).await
+            self.adopt_shelves(subscription, self.missed.load(Ordering::Acquire)).await
+        };
+        begun.taken_over |= done(Duty::TakeOver, taken_over);
+        begun.looked |=
+            done(Duty::FindOverdue, self.look_for_overdue(subscription, begun.looked, overdue).await);
+        done(Duty::KeepResolved, self.hand_resolved_on().await);
     }
 
     /// What people brought to an end is kept at the broker too, where a rebuild finds it.

@@ -41,3 +41,11 @@ pub(super) fn not_adopted(flow: &str, delivery: &Delivery, refusal: &Refusal) {
 pub(super) fn not_copied(flow: &str, error: &PortError) {
     tracing::warn!(flow, error = %error, "bodies that the broker will not keep cannot be copied; trying again");
 }
+
+pub(super) fn duty_waits(flow: &str, duty: &str, error: &PortError) {
+    tracing::warn!(flow, duty, error = %error, "a duty beside the messages cannot be done; trying again");
+}
+
+pub(super) fn duty_goes_on(flow: &str, duty: &str) {
+    tracing::info!(flow, duty, "a duty is done again");
+}

@@ -8,6 +8,7 @@
 //! Beside its source the flow reads the ledger's own queue ([`home_of`]): followers, replays, retries at once.
 
 mod bodies;
+mod duties;
 mod errands;
 mod health;
 mod in_hand;
@@ -35,6 +36,7 @@ use crate::port::{
     PortError, Published, QueueInfo, Resolved, Settled, Settlement, Shelves, Source, SourceRange, SourceRef,
     Subscription, Topology, Whereabouts, home_of,
 };
+use duties::Duties;
 use health::Health;
 use projection::Projection;
 
@@ -110,6 +112,7 @@ struct Inner {
     options: ApartOptions,
     projection: Projection,
     health: Health,
+    duties: Duties,
     /// Held for reading while something is settled, so that one can wait until it is.
     moving: tokio::sync::RwLock<()>,
     /// Copies that were written at the broker for messages of the ledger's queue which are not settled there yet.
@@ -151,6 +154,7 @@ impl Apart {
             options,
             projection: Projection::default(),
             health: Health::default(),
+            duties: Duties::default(),
             moving: tokio::sync::RwLock::default(),
             written: settle::Written::default(),
             home_stands: watch::Sender::new(false),
@@ -272,6 +276,7 @@ impl Broker for Apart {
     fn alarms(&self) -> Vec<BrokerAlarm> {
         let mut alarms = self.inner.outer.alarms();
         alarms.extend(self.inner.health.alarms());
+        alarms.extend(self.inner.duties.alarm());
         alarms.extend(self.inner.projection.alarm());
         alarms
     }
