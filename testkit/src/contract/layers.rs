@@ -7,7 +7,7 @@ use redrive_engine::port::{Clock as _, EntryState, Filter};
 use serde_json::json;
 
 use super::{Fixture, Stage, eventually, not_applicable};
-use crate::handler::Step;
+use crate::handler::{Door, Step};
 
 /// A retry in place costs the ledger nothing when it succeeds.
 pub async fn in_place_retries_leave_no_trace_when_they_succeed(fixture: &impl Fixture) {
@@ -62,6 +62,30 @@ pub async fn a_blocking_retry_holds_the_others(fixture: &impl Fixture) {
         "a blocking retry holds the flow, not the entry"
     );
     stage.drained().await;
+    stage.ends(flow).await;
+}
+
+/// What fails while another of them stands first stands too: none is sent round, and each goes on in its place.
+pub async fn those_that_fail_together_keep_their_places(fixture: &impl Fixture) {
+    let stage = Stage::open(fixture).await;
+    let flow = stage.run(json!({ "blocking": format!("{} x5", stage.ticks(3)) })).await;
+    let door = Door::closed();
+    let ids = ["a", "b", "c", "d"];
+    for id in ids {
+        let fails = Step::Wait(door.clone(), Box::new(Step::status(503)));
+        stage.handler.on(id, [fails, Step::status(503)]);
+        stage.publish(id).await;
+        stage.called(id, 1).await;
+    }
+    door.open();
+    stage.called("d", 3).await;
+    stage.drained().await;
+    assert_eq!(stage.handler.order()[4..], ["a", "a", "b", "b", "c", "c", "d", "d"]);
+    for id in ids {
+        assert_eq!(stage.handler.attempts_of(id), [1, 2, 3], "{id}");
+    }
+    assert!(stage.found(&Filter::default()).await.is_empty(), "none of them was diverted");
+    assert!(!flow.is_blocked());
     stage.ends(flow).await;
 }
 

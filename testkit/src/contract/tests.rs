@@ -27,6 +27,7 @@ macro_rules! contract_tests {
             layers::in_place_retries_leave_no_trace_when_they_succeed,
             layers::a_long_wait_in_place_frees_its_slot,
             layers::a_blocking_retry_holds_the_others,
+            layers::those_that_fail_together_keep_their_places,
             layers::a_blocking_retry_ends,
             layers::a_delayed_retry_waits_in_the_broker,
             layers::the_layers_follow_each_other,
