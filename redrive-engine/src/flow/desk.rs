@@ -373,8 +373,8 @@ impl State {
             return Pick::GiveBack(self.retries.drain(..).collect());
         }
         let (fresh, retries) = if self.suspects.is_empty() {
-            let retries = !self.retries.is_empty() && self.retries_paused.is_none();
-            (!self.fresh.is_empty(), retries || self.gates.has_keeper())
+            let retries = !self.retries.is_empty() || self.gates.has_keeper();
+            (!self.fresh.is_empty(), retries && self.retries_paused.is_none())
         } else {
             (true, false)
         };

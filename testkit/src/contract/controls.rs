@@ -63,6 +63,27 @@ pub async fn a_pause_of_the_retries_lets_fresh_messages_go(fixture: &impl Fixtur
     stage.ends(flow).await;
 }
 
+/// A message that others wait for is a retry, too, and they wait with it.
+pub async fn a_pause_of_the_retries_holds_a_blocking_one(fixture: &impl Fixture) {
+    let stage = Stage::open(fixture).await;
+    let flow = stage.run(json!({ "blocking": format!("{} x5", stage.ticks(3)) })).await;
+    stage.handler.on("head", [Step::status(503)]);
+    order(&stage, Order::PauseRetries).await.expect("a pause");
+    is_paused(&stage, &flow, (false, true)).await;
+    stage.publish("head").await;
+    eventually(fixture, "the flow to stand still", || async {
+        if flow.is_blocked() { Ok(()) } else { Err("it runs".to_owned()) }
+    })
+    .await;
+    stage.publish("behind").await;
+    stage.pass(10).await;
+    assert_eq!(stage.handler.order(), ["head"]);
+    order(&stage, Order::ResumeRetries).await.expect("a resume");
+    stage.drained().await;
+    assert_eq!(stage.handler.order(), ["head", "head", "behind"]);
+    stage.ends(flow).await;
+}
+
 /// A pause is in force from the start of the next run.
 pub async fn a_pause_survives_a_restart(fixture: &impl Fixture) {
     let stage = Stage::open(fixture).await;

@@ -148,6 +148,7 @@ macro_rules! contract_tests {
             following::follow_on_what_has_ended_is_contention,
             controls::a_pause_holds_the_flow,
             controls::a_pause_of_the_retries_lets_fresh_messages_go,
+            controls::a_pause_of_the_retries_holds_a_blocking_one,
             controls::a_pause_survives_a_restart,
             controls::a_long_pause_gives_back_what_was_taken_in,
             controls::a_quarantine_keeps_what_fits,
