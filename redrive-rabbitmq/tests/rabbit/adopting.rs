@@ -129,6 +129,73 @@ async fn dead_letters_of_another_system_are_read_with_their_deaths() {
     stage.delete(&theirs).await;
 }
 
+/// As they stand on the wire: numbers are numbers, and times may be AMQP's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_of_frameworks_are_read_with_their_typed_headers() {
+    let Some(stage) = Stage::shared("typed") else { return };
+    let mut flow = stage.flow();
+    flow.adopt = Adopt::IntoLedger;
+    let theirs = format!("{}-error", stage.name);
+    stage.queue(&theirs, Vec::new()).await;
+    flow.foreign = vec![theirs.clone()];
+    let broker = stage.broker(flow.clone()).await;
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let written = [
+        table(vec![
+            ("NServiceBus.FailedQ", text("Sales@HOST1")),
+            ("NServiceBus.TimeOfFailure", text("2026-07-01 09:00:00:123456 Z")),
+            ("NServiceBus.ExceptionInfo.ExceptionType", text("System.TimeoutException")),
+            ("NServiceBus.ExceptionInfo.Message", text("boom")),
+            (
+                "NServiceBus.ExceptionInfo.StackTrace",
+                text("System.TimeoutException: boom\r\n   at Sales.Handle()"),
+            ),
+            ("NServiceBus.EnclosedMessageTypes", text("Shop.OrderPlaced, Shop, Version=1.0.0.0")),
+        ]),
+        table(vec![
+            ("MT-Reason", text("fault")),
+            ("MT-Fault-ExceptionType", text("System.InvalidOperationException")),
+            ("MT-Fault-InputAddress", text("rabbitmq://localhost/shop/submit-order?durable=true")),
+            ("MT-Fault-Message", text("not now")),
+            ("MT-Fault-Timestamp", text("2026-07-01T09:00:00.1230000Z")),
+            ("MT-Fault-RetryCount", AMQPValue::LongInt(3)),
+            ("MT-Redelivery-Count", AMQPValue::LongLongInt(2)),
+        ]),
+        table(vec![
+            ("exception-type", text("System.DivideByZeroException")),
+            ("exception-message", text("Attempted to divide by zero.")),
+            ("failed-at", AMQPValue::LongLongInt(1_782_896_400_123)),
+            ("original-destination", text("rabbitmq://queue/orders")),
+            ("attempts", AMQPValue::ShortInt(3)),
+        ]),
+    ];
+    let channel = stage.channel().await;
+    for (number, headers) in written.into_iter().enumerate() {
+        publish(&channel, &theirs, "bill", named(&number.to_string()).with_headers(headers)).await;
+    }
+    let found = all(&broker, &flow, Some("seen")).await;
+    let failures: Vec<ForeignFailure> = found
+        .iter()
+        .map(|one| ForeignFailure::read(&one.delivery.message.headers).expect("a failure"))
+        .collect();
+    let read: Vec<_> = failures
+        .iter()
+        .map(|failure| {
+            let kind = failure.chain.first().map(|link| link.kind.as_str());
+            (failure.writer, failure.origin.name.as_deref(), failure.attempts, kind)
+        })
+        .collect();
+    let expected = [
+        (Writer::NServiceBus, Some("Sales@HOST1"), None, Some("System.TimeoutException")),
+        (Writer::MassTransit, Some("submit-order"), Some(6), Some("System.InvalidOperationException")),
+        (Writer::Wolverine, Some("orders"), Some(3), Some("System.DivideByZeroException")),
+    ];
+    assert_eq!(read, expected);
+    assert!(failures.iter().all(|failure| failure.failed_at == failures[0].failed_at), "{failures:?}");
+    stage.holds(&theirs, 0).await;
+    stage.delete(&theirs).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_others_that_are_equal_and_have_no_id_are_one_entry_each() {
     let Some(stage) = Stage::shared("equal") else { return };
