@@ -34,7 +34,7 @@ use crate::reader::{KafkaSource, Member, Reader, Reading, Ties, Watch};
 use crate::record::KIND;
 use crate::settle::{Answers, Entry, Settler, Settling, gone};
 use crate::topics::Topics;
-use crate::{aliases, alone, bodies, earlier, passed, replay, resolved, shelves, topology};
+use crate::{aliases, alone, bodies, circles, earlier, passed, replay, resolved, shelves, topology};
 
 /// The first stream of what waits; those of the source count from 0.
 const WAITING_STREAMS: u32 = 1 << 30;
@@ -227,6 +227,7 @@ impl Broker for KafkaBroker {
     }
 
     async fn plan(&self, subscription: &Subscription) -> Result<Vec<Topology>, PortError> {
+        circles::refuse_circles(&self.flow, None)?;
         self.rules.set(&subscription.headers);
         topology::plan(&self.look, &self.facts).await
     }
@@ -236,6 +237,7 @@ impl Broker for KafkaBroker {
     }
 
     async fn subscribe(&self, subscription: &Subscription) -> Result<Box<dyn Source>, PortError> {
+        circles::refuse_circles(&self.flow, None)?;
         self.rules.set(&subscription.headers);
         let before = self.take_seats();
         let options = self.flow.client.clone();

@@ -7,6 +7,7 @@ mod aliases;
 mod alone;
 mod bodies;
 mod broker;
+mod circles;
 mod client;
 mod copy;
 mod delay;
@@ -34,6 +35,7 @@ mod topics;
 mod topology;
 
 pub use broker::KafkaBroker;
+pub use circles::{refuse_circles, waits_in, writes_into};
 pub use client::is_producers as is_producer_option;
 pub use options::{
     Bodies, ClientOptions, DeadLetter, DeadLetterFormat, DelayMode, Groups, KafkaFlow, NewTopics, Parking,

@@ -18,6 +18,7 @@
 mod amqp;
 mod blocked;
 mod broker;
+mod circles;
 mod copy;
 mod deaths;
 mod delay;
@@ -47,6 +48,7 @@ mod watch;
 mod wire;
 
 pub use broker::RabbitBroker;
+pub use circles::refuse_circles;
 pub use options::{
     Adopt, DeadLetter, DeadLetterFormat, DelayMode, Login, Parking, QueueKind, RabbitFlow, SettleMode,
     Suffixes, Tls,

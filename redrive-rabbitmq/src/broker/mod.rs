@@ -19,6 +19,7 @@ use redrive_engine::port::{
 use tokio::time::Instant;
 
 use crate::blocked::Blocked;
+use crate::circles::refuse_circles;
 use crate::copy::{Copies, Copy, KIND};
 use crate::link::Link;
 use crate::look::{Counted, Look};
@@ -244,6 +245,7 @@ fn check(flow: &RabbitFlow) -> Result<(), PortError> {
                 .to_owned(),
         );
     }
+    refuse_circles(flow, None)?;
     Ok(())
 }
 

@@ -76,7 +76,10 @@ impl Checked<'_> {
                     let help = format!("give an address of {}", source.kind());
                     findings.error(codes::WRONG_ADDRESS, node.span.clone(), message, help);
                 }
-                Ok(target) => self.check_broker_name(node, &target, findings),
+                Ok(target) => {
+                    self.check_broker_name(node, &target, findings);
+                    self.check_rejected(node, &source, &target, findings);
+                }
                 Err(error) => wrong_address(node, &error, SOURCE_FORM, findings),
             }
         }

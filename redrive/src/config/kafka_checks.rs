@@ -69,6 +69,29 @@ impl Checked<'_> {
                 findings.error(codes::ONE_TOPIC, node.span.clone(), message, help.to_owned());
             }
         }
+        #[cfg(feature = "kafka")]
+        self.check_circles(kafka, findings);
+    }
+
+    /// The same with the topics that have their names from the flow, and with those of levels.
+    #[cfg(feature = "kafka")]
+    fn check_circles(&self, kafka: &KafkaAddress, findings: &mut Findings<'_>) {
+        let Ok(flow) = crate::setup::named_on_kafka(self.config, self.name, self.flow, kafka) else { return };
+        let named = self.named_places();
+        for topic in &kafka.topics {
+            // What is written out was told where it stands.
+            let told = named.iter().any(|(_, name)| name == topic);
+            let written = redrive_kafka::writes_into(&flow, topic).filter(|_| !told);
+            if let (Some(what), Some(node)) = (written, self.node("from")) {
+                let message = format!("the flow would write {what} to the topic `{topic}`, and reads it");
+                let help = "give the flow another name, or its own topics other suffixes".to_owned();
+                findings.error(codes::ONE_TOPIC, node.span.clone(), message, help);
+            }
+        }
+        for (node, name) in named.into_iter().filter(|(_, name)| redrive_kafka::waits_in(&flow, name)) {
+            let message = format!("in the topic `{name}` messages of this flow wait");
+            findings.error(codes::ONE_TOPIC, node.span.clone(), message, "name another topic".to_owned());
+        }
     }
 
     /// A transaction has one producer for all copies, so dead letters cannot have options of their own in one.

@@ -4,7 +4,7 @@ use super::finding::Findings;
 use super::flow::{DeadLetter, Settle};
 use super::flow_checks::Checked;
 use super::tree::Node;
-use crate::address::SourceAddress;
+use crate::address::{AmqpAddress, SourceAddress};
 use crate::codes;
 
 /// Keys that not every source has, and whose they are.
@@ -52,6 +52,34 @@ impl Checked<'_> {
             let help = format!("choose {known}, or leave `settle` out");
             findings.error(codes::NOT_OF_THIS_SOURCE, node.span.clone(), message, help);
         }
+    }
+
+    /// A rejection that comes back as a message is rejected again.
+    pub(super) fn check_rejected(
+        &self,
+        node: &Node,
+        source: &SourceAddress,
+        target: &SourceAddress,
+        findings: &mut Findings<'_>,
+    ) {
+        let (code, what, same) = match (source, target) {
+            (SourceAddress::Queue(source), SourceAddress::Queue(target)) => {
+                (codes::ONE_QUEUE, "queue", (source == target).then_some(target.as_str()))
+            }
+            (SourceAddress::Kafka(source), SourceAddress::Kafka(target)) => {
+                let read = target.topics.iter().find(|topic| source.topics.contains(topic));
+                (codes::ONE_TOPIC, "topic", read.filter(|_| source.hosts == target.hosts).map(String::as_str))
+            }
+            (SourceAddress::Amqp(source), SourceAddress::Amqp(target)) => {
+                let place = |at: &AmqpAddress| (at.host.clone(), at.port, at.vhost.clone(), at.queue.clone());
+                let same = place(source) == place(target);
+                (codes::ONE_QUEUE, "queue", target.queue.as_deref().filter(|_| same))
+            }
+            _ => return,
+        };
+        let Some(name) = same else { return };
+        let message = format!("rejections would go to the {what} `{name}`, which the flow reads");
+        findings.error(code, node.span.clone(), message, format!("name another {what}"));
     }
 
     /// What stands at a path below the flow.

@@ -20,17 +20,8 @@ pub(super) fn flow(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<KafkaFlow, String> {
     let flow = config.flows.get(name).ok_or("there is no such flow")?;
-    let client = client(config, address, env)?;
-    let group = address.group.as_deref().unwrap_or(name);
-    let mut kafka = KafkaFlow::new(name, &client.bootstrap, "", group);
-    let delay = delay(flow.delay)?;
-    let written = flow.suffixes.clone().or_else(|| config.suffixes.clone()).unwrap_or_default();
-    let or = |suffix: &Option<String>, usual: &str| suffix.clone().unwrap_or_else(|| usual.to_owned());
-    let [main, retry, waiting, ledger] = flow.groups.clone().unwrap_or_default().named(group);
-    kafka.topics.clone_from(&address.topics);
-    kafka.groups = Groups { main, retry, delay: waiting, ledger };
-    kafka.client = client;
-    kafka.delay = delay;
+    let mut kafka = named(config, name, flow, address)?;
+    kafka.client = client(config, address, env)?;
     kafka.steps = waits::nominal(policies);
     kafka.longest_delay = waits::longest(flow, policies);
     kafka.settle = match flow.settle {
@@ -40,6 +31,28 @@ pub(super) fn flow(
             return Err("settle: Kafka knows transactional and plain".to_owned());
         }
     };
+    if let Some(settings) = &flow.kafka {
+        set(&mut kafka, settings);
+    }
+    Ok(kafka)
+}
+
+/// A flow with its topics and groups, and nothing else that it needs.
+pub(crate) fn named(
+    config: &Config,
+    name: &str,
+    flow: &Flow,
+    address: &KafkaAddress,
+) -> Result<KafkaFlow, String> {
+    let group = address.group.as_deref().unwrap_or(name);
+    let mut kafka = KafkaFlow::new(name, "", "", group);
+    let delay = delay(flow.delay)?;
+    let written = flow.suffixes.clone().or_else(|| config.suffixes.clone()).unwrap_or_default();
+    let or = |suffix: &Option<String>, usual: &str| suffix.clone().unwrap_or_else(|| usual.to_owned());
+    let [main, retry, waiting, ledger] = flow.groups.clone().unwrap_or_default().named(group);
+    kafka.topics.clone_from(&address.topics);
+    kafka.groups = Groups { main, retry, delay: waiting, ledger };
+    kafka.delay = delay;
     kafka.dead_letter = dead_letter(flow, &format!("{name}{}", or(&written.dead_letter, ".dlq")));
     kafka.parking = match flow.parking.as_deref() {
         Some("same") => Parking::Same,
@@ -47,9 +60,6 @@ pub(super) fn flow(
         None => Parking::Topic(format!("{name}{}", or(&written.parking, ".parking"))),
     };
     kafka.foreign.clone_from(&flow.foreign);
-    if let Some(settings) = &flow.kafka {
-        set(&mut kafka, settings);
-    }
     let usual = if delay == DelayMode::Single { "-retry" } else { ".retry" };
     kafka.suffixes =
         Suffixes { retry: or(&written.retry, usual), resolved: or(&written.resolved, ".resolved") };
@@ -190,6 +200,35 @@ mod tests {
         assert_eq!(flow.foreign, ["old.DLT"]);
         let error = set_up(&file("NOT_SET")).unwrap_err();
         assert_eq!(error, "brokers.main.kafka.password_env: the environment has no `NOT_SET`");
+    }
+
+    #[test]
+    fn a_flow_that_would_read_what_it_writes_is_not_set_up() {
+        let refused = |from: &str, rejected: Option<&str>| {
+            // As the builder makes it, which no file is checked for.
+            let mut written = serde_json::json!({ "from": from, "to": "http://h" });
+            written["rejected"] = rejected.into();
+            let mut config = Config { version: config::VERSION, ..Config::default() };
+            config.flows.insert("orders".to_owned(), serde_json::from_value(written).unwrap());
+            let set_up = super::super::flow(&config, "orders", super::super::InCode::default(), &|_| None);
+            set_up.err().map(|error| error.to_string())
+        };
+        for topic in ["orders.dlq", "orders.parking", "orders.resolved", "orders.retry.10s"] {
+            let why = refused(&format!("kafka://h:9092/orders,{topic}?group=g"), None);
+            let why = why.unwrap_or_else(|| panic!("{topic}"));
+            assert!(why.starts_with(&format!("flow `orders`: the flow reads the topic `{topic}`")), "{why}");
+        }
+        for (from, rejected) in [
+            ("kafka://h:9092/orders", "kafka://h:9092/orders"),
+            ("queue:orders", "queue:orders"),
+            ("amqp://h?queue=orders", "amqp://h?queue=orders"),
+        ] {
+            let why = refused(from, Some(rejected)).unwrap_or_else(|| panic!("{from}"));
+            assert!(why.contains("rejections would go to the"), "{why}");
+        }
+        assert_eq!(refused("kafka://h:9092/orders", Some("kafka://h:9092/orders.rejected")), None);
+        let why = refused("amqp://h?queue=orders.dlq", None).unwrap();
+        assert!(why.contains("the queue `orders.dlq`"), "{why}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod secrets;
 mod waits;
 
 #[cfg(feature = "kafka")]
-pub(crate) use kafka::client as kafka_client;
+pub(crate) use kafka::{client as kafka_client, named as named_on_kafka};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use rabbitmq::to_queue as rabbitmq_to;
 
@@ -243,8 +243,30 @@ pub fn flow(
         }
         other => return Err(fail(not_built_in(other))),
     };
+    refuse_circles(&place, &spec).map_err(fail)?;
     let topology = flow.topology.or(config.topology).unwrap_or(config::Topology::Apply);
     Ok(Setup { spec, place, topology, ledger: true })
+}
+
+/// Refuses a flow that would write into what it reads: its own dead letters and rejections would come back to it as messages,
+/// and go round without an end.
+fn refuse_circles(place: &Place, spec: &FlowSpec) -> Result<(), String> {
+    let rejected = spec.rejected.as_deref();
+    match place {
+        Place::Queue if rejected == Some(&*spec.source) => Err(format!(
+            "rejections would go to the queue `{}`, which the flow reads itself, without an end; name another queue for rejections",
+            spec.source
+        )),
+        Place::Queue => Ok(()),
+        #[cfg(feature = "kafka")]
+        Place::Kafka(flow) => {
+            redrive_kafka::refuse_circles(flow, rejected).map_err(|refusal| refusal.to_string())
+        }
+        #[cfg(feature = "rabbitmq")]
+        Place::RabbitMq(flow) => {
+            redrive_rabbitmq::refuse_circles(flow, rejected).map_err(|refusal| refusal.to_string())
+        }
+    }
 }
 
 /// The name of a flow that nobody named: its queue's, or its first topic's.
