@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rdkafka::Message as _;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::Consumer as _;
@@ -19,15 +20,50 @@ use crate::record::{Carver, KIND, Spot};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The message that lies at a place; nothing when it is gone, or never was there.
-pub(crate) async fn fetch(look: &Arc<Look>, place: &SourceRef) -> Result<Option<Message>, PortError> {
+/// Where the original of a record lies, and by what it is known there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Original {
+    place: SourceRef,
+    /// When it was published.
+    at: Option<Timestamp>,
+    /// Its key, which may be none; nothing where the record does not say.
+    key: Option<Option<Bytes>>,
+}
+
+impl Original {
+    /// The original of a record, where that leaves its body behind; nothing for a record that is complete.
+    pub(crate) fn of(flow: &KafkaFlow, delivery: &Delivery) -> Option<Self> {
+        let place = body_place(flow, delivery)?;
+        let key = &delivery.message.key;
+        // What another system says of a message may leave the key out.
+        let said = delivery.trail.entry_id.is_some() || key.is_some();
+        Some(Self { place, at: delivery.trail.origin.timestamp, key: said.then(|| key.clone()) })
+    }
+
+    /// Whether what lies there is it: a topic that was made anew has another message at the same offset.
+    fn is(&self, message: &Message, at: Option<Timestamp>) -> bool {
+        let same_time = self.at.is_none() || at.is_none() || self.at == at;
+        same_time && self.key.as_ref().is_none_or(|key| *key == message.key)
+    }
+}
+
+/// The original, as it lies in its topic; nothing when it is gone, or another message is in its place.
+pub(crate) async fn fetch(look: &Arc<Look>, original: &Original) -> Result<Option<Message>, PortError> {
+    let place = &original.place;
     let (Some(partition), Some(offset)) = (place.partition, place.offset) else { return Ok(None) };
     if &*place.kind != KIND || offset < 0 {
         return Ok(None);
     }
     let topic = Arc::clone(&place.name);
     let carver = Carver::new(look.rules(), look.flow());
-    look.ask(move |consumer| one(consumer, carver, &topic, partition, offset)).await
+    let found = look.ask(move |consumer| one(consumer, carver, &topic, partition, offset)).await?;
+    let Some((message, at)) = found else { return Ok(None) };
+    if original.is(&message, at) {
+        return Ok(Some(message));
+    }
+    let (flow, topic) = (&*look.flow().flow, &*place.name);
+    tracing::warn!(flow, topic, partition, offset, "another message lies where a body was left");
+    Ok(None)
 }
 
 fn one(
@@ -36,7 +72,7 @@ fn one(
     topic: &Arc<str>,
     partition: i32,
     offset: i64,
-) -> Result<Option<Message>, PortError> {
+) -> Result<Option<(Message, Option<Timestamp>)>, PortError> {
     match look::ends(consumer, topic, partition)? {
         Some((low, high)) if (low..high).contains(&offset) => {}
         _ => return Ok(None),
@@ -52,8 +88,9 @@ fn one(
         match consumer.poll(Duration::from_millis(100)) {
             Some(Ok(record)) if record.offset() == offset => {
                 let spot = Spot { stream: 0, epoch: 0, topic: Arc::clone(topic), partition, waits: false };
-                let at = Timestamp::from_millis(record.timestamp().to_millis().unwrap_or(0));
-                return Ok(Some(carver.delivery(&record, &spot, at).into_parts().message));
+                let at = record.timestamp().to_millis().map(Timestamp::from_millis);
+                let delivery = carver.delivery(&record, &spot, at.unwrap_or_default());
+                return Ok(Some((delivery.into_parts().message, at)));
             }
             // A later one: this one was compacted away, or is the mark of a transaction.
             Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => return Ok(None),
@@ -80,7 +117,7 @@ pub(crate) fn leaves_body(flow: &KafkaFlow, delivery: &Delivery) -> bool {
 /// Where the body lies that a record does not carry itself; nothing for one that is complete.
 ///
 /// A name in a header is followed only into topics of the flow.
-pub(crate) fn body_place(flow: &KafkaFlow, delivery: &Delivery) -> Option<SourceRef> {
+fn body_place(flow: &KafkaFlow, delivery: &Delivery) -> Option<SourceRef> {
     let message = &delivery.message;
     let own = |topic: &str| flow.topics.iter().any(|own| own == topic);
     if message.body.is_none()

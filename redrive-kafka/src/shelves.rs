@@ -11,7 +11,7 @@ use redrive_engine::port::{Delivery, EntryState, PortError, Refusal, Shelved, Sh
 
 use crate::copy::PARKED;
 use crate::delay::names;
-use crate::fetch;
+use crate::fetch::{self, Original};
 use crate::finished;
 use crate::look::{self, Look};
 use crate::read_back::{Pile, Read, ReadBack, Span};
@@ -186,10 +186,10 @@ impl TopicShelves {
             let mut bodiless = fetch::leaves_body(&flow, &delivery);
             // What had to be fetched elsewhere may be gone there before it is gone here.
             let carries_body = !bodiless && delivery.message.body.is_some();
-            if let Some(place) = fetch::body_place(&flow, &delivery)
-                && let Some(original) = fetch::fetch(&self.look, &place).await?
+            if let Some(original) = Original::of(&flow, &delivery)
+                && let Some(message) = fetch::fetch(&self.look, &original).await?
             {
-                fetch::fill(&self.look, &mut delivery, original);
+                fetch::fill(&self.look, &mut delivery, message);
                 bodiless = false;
             }
             shelved.push(Shelved { delivery, state, foreign, bodiless, carries_body });

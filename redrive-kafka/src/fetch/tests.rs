@@ -24,7 +24,7 @@ async fn a_message_is_found_by_its_place_alone() {
     place.write_in_transaction(&topic, 1, "fourth").await;
     let look = place.look();
     let name: Arc<str> = topic.as_str().into();
-    let at = |partition, offset| record::place(&name, partition, offset);
+    let at = |partition, offset| lies(record::place(&name, partition, offset));
     let second = fetch(&look, &at(1, offsets[1])).await.unwrap().unwrap();
     assert_eq!((second.body.as_deref(), second.key.as_deref()), (Some(&b"second"[..]), Some(&b"key"[..])));
     assert_eq!(second.headers, headers);
@@ -36,9 +36,64 @@ async fn a_message_is_found_by_its_place_alone() {
     assert_eq!(fetch(&look, &at(0, 0)).await.unwrap(), None);
     assert_eq!(fetch(&look, &at(7, 0)).await.unwrap(), None);
     let gone: Arc<str> = format!("{name}.none").into();
-    assert_eq!(fetch(&look, &record::place(&gone, 0, 0)).await.unwrap(), None);
-    let other = SourceRef { kind: "rabbitmq".into(), ..at(1, 0) };
+    assert_eq!(fetch(&look, &lies(record::place(&gone, 0, 0))).await.unwrap(), None);
+    let other = lies(SourceRef { kind: "rabbitmq".into(), ..at(1, 0).place });
     assert_eq!(fetch(&look, &other).await.unwrap(), None);
+}
+
+fn lies(place: SourceRef) -> Original {
+    Original { place, at: None, key: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_message_at_the_same_place_is_not_the_original() {
+    let Some(place) = Place::new() else { return };
+    place.source(1).await;
+    let topic = place.flow.topics[0].clone();
+    place.write_at(&topic, 0, "body", 1_700_000_000_000).await;
+    let look = place.look();
+    let found = async |at: Option<i64>, key: Option<Option<&'static str>>| {
+        let original = Original {
+            place: record::place(&topic.as_str().into(), 0, 0),
+            at: at.map(Timestamp::from_millis),
+            key: key.map(|key| key.map(Bytes::from)),
+        };
+        fetch(&look, &original).await.unwrap().is_some()
+    };
+    let time = Some(1_700_000_000_000);
+    assert!(found(time, Some(Some("key"))).await);
+    assert!(
+        found(None, Some(Some("key"))).await && found(time, None).await,
+        "what is not said may be anything"
+    );
+    assert!(!found(Some(1_700_000_000_001), Some(Some("key"))).await, "another time");
+    assert!(!found(time, Some(Some("other"))).await, "another key");
+    assert!(!found(time, Some(None)).await, "no key");
+}
+
+#[test]
+fn a_message_is_known_by_its_time_and_by_a_key_that_is_told() {
+    let flow =
+        KafkaFlow { foreign: vec!["orders.DLT".to_owned()], ..KafkaFlow::new("orders", "", "orders", "w") };
+    let at = Some(Timestamp::from_millis(1_700_000_000_000));
+    let origin = Origin { timestamp: at, ..Origin::default() };
+    let mut copy =
+        found("orders.retry.10s", None, Trail { origin, entry_id: Some("e".into()), ..Trail::default() });
+    copy.message.headers.push(BODY_AT, "orders/0/7");
+    let original = Original::of(&flow, &copy).unwrap();
+    assert_eq!(
+        (original.at, original.key),
+        (at, Some(None)),
+        "a copy has its original's key, also when that is none"
+    );
+    copy.message.key = Some("k".into());
+    assert_eq!(Original::of(&flow, &copy).unwrap().key, Some(Some("k".into())));
+    let mut foreign = found("orders.DLT", None, Trail::default());
+    for (name, value) in [("topic", "orders"), ("partition", "0"), ("offset", "7")] {
+        foreign.message.headers.push(format!("__dlq.errors.{name}"), value);
+    }
+    let original = Original::of(&flow, &foreign).unwrap();
+    assert_eq!((original.at, original.key), (None, None), "what another system leaves out says nothing");
 }
 
 fn found(topic: &str, body: Option<&'static [u8]>, trail: Trail) -> Delivery {

@@ -13,8 +13,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::member::{Member, Reach};
 use super::stream::Allowance;
+use crate::client;
+use crate::fetch::{self, Original};
 use crate::look::{self, Look};
-use crate::{client, fetch};
 
 /// How long one question about the end of a partition may take.
 const END: Duration = Duration::from_secs(5);
@@ -70,9 +71,9 @@ impl KafkaSource {
         if self.members.iter().any(|member| member.waits) {
             let waited = |one: &Delivery| self.look.delays().waits_in(&one.source.name);
             let points = |one: &mut Delivery| {
-                one.message.body.is_none()
-                    && waited(one)
-                    && fetch::body_place(self.look.flow(), one).is_some()
+                // One that was looked for in vain is handed out as such.
+                let whole = one.message.body.is_some() || one.trail.body_is_gone();
+                !whole && waited(one) && Original::of(self.look.flow(), one).is_some()
             };
             self.incomplete.extend(into.extract_if(from.., points));
         }
@@ -83,7 +84,7 @@ impl KafkaSource {
         while self.fetching.len() < FETCHED
             && let Some(one) = self.incomplete.pop_front()
         {
-            let (look, lies) = (Arc::clone(&self.look), fetch::body_place(self.look.flow(), &one));
+            let (look, lies) = (Arc::clone(&self.look), Original::of(self.look.flow(), &one));
             let task = self.fetching.spawn(async move {
                 match lies {
                     Some(lies) => fetch::fetch(&look, &lies).await,

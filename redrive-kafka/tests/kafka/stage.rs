@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Message as _, OwnedHeaders, OwnedMessage};
@@ -97,6 +97,20 @@ impl Stage {
             let found = admin.describe_configs([&asked], &options).await.ok()?;
             let found = found.into_iter().next()?.ok()?;
             (found.get(name)?.value.as_deref() == Some(value)).then_some(())
+        })
+        .await;
+    }
+
+    /// Deletes a topic and makes it anew, empty.
+    pub(crate) async fn make_anew(&self, topic: &str, partitions: i32) {
+        let admin = self.admin();
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+        let deleted = admin.delete_topics(&[topic], &options).await.unwrap();
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+        eventually("a topic is made anew", async || {
+            let made = NewTopic::new(topic, partitions, TopicReplication::Fixed(self.copies));
+            let made = admin.create_topics([&made], &options).await.ok()?;
+            made.first()?.is_ok().then_some(())
         })
         .await;
     }

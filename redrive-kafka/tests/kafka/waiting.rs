@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rdkafka::producer::FutureRecord;
 use redrive_core::Timestamp;
 use redrive_core::headers::Trail;
 use redrive_engine::port::{
@@ -9,7 +10,7 @@ use redrive_engine::port::{
 };
 use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow, Role};
 
-use crate::stage::{Seat, Stage, eventually, numbers};
+use crate::stage::{PATIENCE, Seat, Stage, eventually, numbers};
 
 fn now() -> Timestamp {
     SystemClock::default().now()
@@ -95,6 +96,59 @@ async fn a_delayed_message_comes_when_it_is_due_in_every_mode() {
 }
 
 /// What waits outlives the process, and is run once.
+/// What waits has left its body where it lay, and the topic there is deleted and made anew meanwhile: other records lie at
+/// the same offsets. None of them is handed out in its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_records_body_is_never_taken_for_the_messages_own() {
+    let Some(stage) = Stage::shared("another-body") else { return };
+    let kept = format!("{}.kept", stage.name);
+    stage.topic(&stage.name, 1, &[]).await;
+    stage.topic(&kept, 1, &[]).await;
+    let flow =
+        KafkaFlow { topics: vec![stage.name.clone(), kept.clone()], ..flow(&stage, DelayMode::Pointer) };
+    make(&flow).await;
+    stage.produce(&stage.name, 0, 0..2).await;
+    stage.produce(&kept, 0, 2..3).await;
+    let mut seat = Seat::new(flow.clone()).await;
+    let taken = seat.take(3).await;
+    let until = now() + Duration::from_secs(1);
+    let batch: Vec<Settlement> = taken
+        .iter()
+        .map(|one| {
+            let mut settlement = delay(one, until);
+            // The second is a copy of one that said nothing of its time: it is known by its key.
+            let said = settlement.trail.as_mut().filter(|_| numbers(std::slice::from_ref(one)) != [1]);
+            if let Some(trail) = said {
+                trail.origin.timestamp = Some(one.ready_at);
+            }
+            settlement
+        })
+        .collect();
+    assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
+    seat.leave().await;
+
+    stage.make_anew(&stage.name, 1).await;
+    let producer = stage.producer();
+    for (key, body) in [("0", "10"), ("another", "11")] {
+        let record = FutureRecord::to(&stage.name).partition(0).key(key).payload(body);
+        producer.send(record, PATIENCE).await.unwrap();
+    }
+    let mut seat = Seat::new(flow).await;
+    let mut copies = Vec::new();
+    while copies.len() < 3 {
+        let more = seat.take(1).await;
+        copies.extend(more.into_iter().filter(|one| one.trail.attempt == 1));
+    }
+    copies.sort_by_key(|one| one.message.key.clone());
+    let found: Vec<_> = copies
+        .iter()
+        .map(|one| (one.message.body.as_deref(), one.trail.body_is_gone(), one.message.key.as_deref()))
+        .collect();
+    let gone = |key: &'static str| (None, true, Some(key.as_bytes()));
+    assert_eq!(found, [gone("0"), gone("1"), (Some(&b"2"[..]), false, Some(&b"2"[..]))]);
+    seat.leave().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_keeps_what_waits() {
     let Some(stage) = Stage::shared("waits") else { return };
