@@ -1,11 +1,10 @@
 //! How much lies in the topics of a flow.
 //!
-//! Offsets count the marks of transactions too, so what a few offsets hold is looked at; where there are many the marks
-//! are lost among them.
+//! Offsets count the marks of transactions too, so what a few offsets hold is looked at; where there are many, or where
+//! what they hold is large, the marks are lost among them.
 
 use std::sync::Arc;
 
-use redrive_core::Timestamp;
 use redrive_engine::port::{Depth, HeaderRules, PortError, QueueInfo};
 
 use crate::delay::names;
@@ -17,6 +16,8 @@ use crate::record::Carver;
 
 /// A partition with no more offsets than this is counted record by record.
 const COUNTED: i64 = 100;
+/// How much is read for that, over all topics of one question: a question has to stay cheap.
+const READ: usize = 8 << 20;
 
 /// What of a topic its group has not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,21 +26,19 @@ pub(crate) struct Lag {
     pub(crate) topic: Arc<str>,
     /// Records that are not finished, over all partitions.
     pub(crate) records: u64,
-    /// When the oldest of them was appended, where that was asked for.
-    pub(crate) oldest: Option<Timestamp>,
 }
 
 /// What the main group has not finished of the source.
 pub(crate) async fn of_source(look: &Arc<Look>) -> Result<Vec<Lag>, PortError> {
     let topics = look.flow().topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
-    lag(look, Of::Group(look.flow().groups.main.clone()), topics, false).await
+    lag(look, Of::Group(look.flow().groups.main.clone()), topics).await
 }
 
-/// What waits, and since when the oldest of it does.
+/// What waits.
 pub(crate) async fn waiting(look: &Arc<Look>) -> Result<Vec<Lag>, PortError> {
     let delays = look.delays();
     let topics = delays.topics().into_iter().map(|(topic, _)| topic).chain(delays.earlier()).collect();
-    lag(look, Of::Waiting, topics, true).await
+    lag(look, Of::Waiting, topics).await
 }
 
 /// The topics of the flow and what lies in them: of the source and the delay topics what is not finished, of the others
@@ -67,7 +66,7 @@ pub(crate) async fn queues(look: &Arc<Look>) -> Result<Vec<QueueInfo>, PortError
     shelves.dedup();
     // Nobody finishes these: all that is kept counts.
     let topics = shelves.into_iter().map(Arc::from).collect();
-    for lag in lag(look, Of::Nobody, topics, false).await? {
+    for lag in lag(look, Of::Nobody, topics).await? {
         let depth = Depth { ready: lag.records, waiting: 0 };
         queues.push(info(lag, depth));
     }
@@ -85,10 +84,11 @@ enum Of {
     Nobody,
 }
 
-async fn lag(look: &Arc<Look>, of: Of, topics: Vec<Arc<str>>, oldest: bool) -> Result<Vec<Lag>, PortError> {
+async fn lag(look: &Arc<Look>, of: Of, topics: Vec<Arc<str>>) -> Result<Vec<Lag>, PortError> {
     let inner = Arc::clone(look);
     look.ask(move |consumer| {
         let mut lags = Vec::new();
+        let mut room = READ;
         for topic in topics {
             let Some(Shape { partitions, .. }) = look::shape(consumer, &topic)? else { continue };
             let finished = match &of {
@@ -99,7 +99,7 @@ async fn lag(look: &Arc<Look>, of: Of, topics: Vec<Arc<str>>, oldest: bool) -> R
                 Of::Nobody => vec![None; usize::try_from(partitions).unwrap_or_default()],
             };
             let spans = spans(consumer, &topic, finished)?;
-            lags.push(count(&inner, topic, spans, oldest)?);
+            lags.push(count(&inner, topic, spans, &mut room)?);
         }
         Ok(lags)
     })
@@ -123,34 +123,22 @@ fn open(span: &Span) -> i64 {
     (span.end - span.next - finished).max(0)
 }
 
-fn count(look: &Look, topic: Arc<str>, spans: Vec<Span>, oldest: bool) -> Result<Lag, PortError> {
+/// Counts what is open; `room` is how many bytes may be read for it.
+fn count(look: &Look, topic: Arc<str>, spans: Vec<Span>, room: &mut usize) -> Result<Lag, PortError> {
     let (few, many): (Vec<Span>, Vec<Span>) =
         spans.into_iter().filter(|span| open(span) > 0).partition(|span| open(span) <= COUNTED);
-    let mut records: u64 = many.iter().map(|span| open(span).cast_unsigned()).sum();
-    // Of a long one the first few say how old it is.
-    let first = |span: Span| Span { end: span.end.min(span.next + COUNTED), ..span };
-    let sampled: Vec<Span> = if oldest { many.into_iter().map(first).collect() } else { Vec::new() };
-    let counted: Vec<i32> = few.iter().map(|span| span.partition).collect();
-    let spans: Vec<Span> = few.into_iter().chain(sampled).collect();
-    let mut since: Option<Timestamp> = None;
-    if !spans.is_empty() {
-        let consumer = look.consumer(&look.flow().groups.ledger)?;
-        let pile = Pile { topic: Arc::clone(&topic), spans, waits: false };
-        let mut reading =
-            ReadBack::new(consumer, Carver::new(HeaderRules::default(), look.flow()), vec![pile]);
-        loop {
-            let read = reading.next(1_000, |_, _, _| {})?;
-            if read.is_empty() {
-                break;
-            }
-            for one in read {
-                let partition = one.delivery.source.partition.unwrap_or(-1);
-                records += u64::from(counted.contains(&partition));
-                since = Some(since.map_or(one.at, |since| since.min(one.at)));
-            }
-        }
+    let by_offsets = |spans: &[Span]| spans.iter().map(|span| open(span).cast_unsigned()).sum::<u64>();
+    let mut records = by_offsets(&many);
+    if few.is_empty() || *room == 0 {
+        return Ok(Lag { topic, records: records + by_offsets(&few) });
     }
-    Ok(Lag { topic, records, oldest: since.filter(|_| oldest) })
+    let consumer = look.consumer(&look.flow().groups.ledger)?;
+    let pile = Pile { topic: Arc::clone(&topic), spans: few, waits: false };
+    let mut reading = ReadBack::new(consumer, Carver::new(HeaderRules::default(), look.flow()), vec![pile]);
+    let counted = reading.count(*room)?;
+    *room = room.saturating_sub(counted.bytes);
+    records += counted.records + by_offsets(&counted.left);
+    Ok(Lag { topic, records })
 }
 
 #[cfg(test)]

@@ -146,6 +146,8 @@ impl Look {
             .set("fetch.wait.max.ms", "10")
             // Nobody polls an idle one, so what it has to tell would pile up.
             .set("statistics.interval.ms", "0")
+            // What a broker sends at once; one record is sent however large it is.
+            .set("fetch.max.bytes", "8388608")
             .set("queued.min.messages", "1000");
         config.create_with_context(Still).map_err(|error| client::away("cannot look into Kafka", &error))
     }

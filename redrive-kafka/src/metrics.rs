@@ -26,6 +26,11 @@ pub(crate) fn waiting(flow: &Arc<str>, records: usize) {
     gauge!("redrive_kafka_window_records", "flow" => flow.to_string()).set(records as f64);
 }
 
+/// How long ago the oldest of them failed first.
+pub(crate) fn oldest_waiting(flow: &Arc<str>, age: Duration) {
+    gauge!("redrive_kafka_window_oldest_seconds", "flow" => flow.to_string()).set(age.as_secs_f64());
+}
+
 /// Whether no more can be read before its time.
 pub(crate) fn window_full(flow: &Arc<str>, full: bool) {
     gauge!("redrive_kafka_window_full", "flow" => flow.to_string()).set(f64::from(u8::from(full)));

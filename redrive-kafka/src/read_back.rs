@@ -8,16 +8,19 @@ use rdkafka::Message as _;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
+use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::Offset;
 use redrive_core::Timestamp;
 use redrive_engine::port::{Delivery, PortError, Tag};
 
 use crate::client;
 use crate::look::Onlooker;
-use crate::record::{Carver, Spot};
+use crate::record::{self, Carver, Spot};
 
 /// How long nothing may come of a partition that is not at its end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How much is read at a time, beside the one record that always is.
+const BYTES: usize = 8 << 20;
 
 /// A partition to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,29 +67,65 @@ impl std::fmt::Debug for ReadBack {
     }
 }
 
-/// What was read of a topic, and when it was appended there.
-#[derive(Debug)]
-pub(crate) struct Read {
-    /// The record.
-    pub(crate) delivery: Delivery,
-    /// Its time.
-    pub(crate) at: Timestamp,
-}
-
 impl ReadBack {
     /// Reads these topics in their order.
     pub(crate) fn new(consumer: Onlooker, carver: Carver, piles: Vec<Pile>) -> Self {
         Self { consumer, carver, piles: piles.into(), begun: false }
     }
 
-    /// At most so many records; none when the end is reached. Waits: not for threads that others need. `advance` is told
-    /// of each offset that is behind: the topic, the partition, the next one.
+    /// At most so many records, and about 8 MB of them; none when the end is reached. Waits: not for threads that others
+    /// need. `advance` is told of each offset that is behind: the topic, the partition, the next one.
     pub(crate) fn next(
         &mut self,
         most: usize,
-        mut advance: impl FnMut(&str, i32, i64),
-    ) -> Result<Vec<Read>, PortError> {
+        advance: impl FnMut(&str, i32, i64),
+    ) -> Result<Vec<Delivery>, PortError> {
         let mut read = Vec::new();
+        self.walk(most, BYTES, advance, |carver, record, spot| {
+            let at = record.timestamp().to_millis().map_or(Timestamp::from_millis(0), Timestamp::from_millis);
+            let mut delivery = carver.delivery(record, spot, at);
+            delivery.tag = Tag::APART;
+            let size = record::size(&delivery.message);
+            read.push(delivery);
+            size
+        })?;
+        Ok(read)
+    }
+
+    /// Passes records and counts them, until about so many bytes of them have come or nothing is left; what is left of
+    /// their spans then is uncounted. Keeps nothing.
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<Counted, PortError> {
+        let (mut records, mut read) = (0_u64, 0);
+        while read < bytes {
+            let before = records;
+            self.walk(
+                usize::MAX,
+                bytes - read,
+                |_, _, _| {},
+                |_, record, _| {
+                    let size = record.payload_len() + record.key_len();
+                    records += 1;
+                    read += size;
+                    size
+                },
+            )?;
+            if records == before {
+                break;
+            }
+        }
+        let left = self.piles.iter().flat_map(|pile| &pile.spans).cloned().collect();
+        Ok(Counted { records, bytes: read, left })
+    }
+
+    /// Polls until so many records or bytes are taken, or the end is reached. `take` says how large what it took is.
+    fn walk(
+        &mut self,
+        most: usize,
+        bytes: usize,
+        mut advance: impl FnMut(&str, i32, i64),
+        mut take: impl FnMut(&mut Carver, &BorrowedMessage<'_>, &Spot) -> usize,
+    ) -> Result<(), PortError> {
+        let (mut taken, mut size) = (0, 0);
         let mut patience = Instant::now() + PATIENCE;
         while let Some(pile) = self.piles.front_mut() {
             if pile.spans.iter().all(Span::is_done) {
@@ -97,7 +136,7 @@ impl ReadBack {
                 self.begun = false;
                 continue;
             }
-            if read.len() >= most || (!read.is_empty() && Instant::now() >= patience) {
+            if taken >= most || size >= bytes || (taken > 0 && Instant::now() >= patience) {
                 break;
             }
             if !self.begun {
@@ -115,7 +154,7 @@ impl ReadBack {
                 }
                 Some(Err(error)) if !error.rdkafka_error_code().is_some_and(client::is_for_good) => {}
                 // What was read is handed out first.
-                Some(Err(_)) if !read.is_empty() => break,
+                Some(Err(_)) if taken > 0 => break,
                 Some(Err(error)) => {
                     return Err(client::away(&format!("cannot read `{}`", pile.topic), &error));
                 }
@@ -137,23 +176,29 @@ impl ReadBack {
                         partition: span.partition,
                         waits: pile.waits,
                     };
-                    let at = record
-                        .timestamp()
-                        .to_millis()
-                        .map_or(Timestamp::from_millis(0), Timestamp::from_millis);
-                    let mut delivery = self.carver.delivery(&record, &spot, at);
-                    delivery.tag = Tag::APART;
-                    read.push(Read { delivery, at });
+                    size += take(&mut self.carver, &record, &spot);
+                    taken += 1;
                     continue;
                 }
             }
-            if Instant::now() >= patience && read.is_empty() {
+            if Instant::now() >= patience && taken == 0 {
                 let text = format!("nothing more came of `{}` for {} s", pile.topic, PATIENCE.as_secs());
                 return Err(PortError::Unavailable(text));
             }
         }
-        Ok(read)
+        Ok(())
     }
+}
+
+/// What was passed.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// How many records.
+    pub(crate) records: u64,
+    /// How large they were.
+    pub(crate) bytes: usize,
+    /// What was not come to.
+    pub(crate) left: Vec<Span>,
 }
 
 fn assign(consumer: &Onlooker, pile: &Pile) -> Result<(), PortError> {

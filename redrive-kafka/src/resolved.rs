@@ -70,7 +70,7 @@ pub(crate) async fn read(look: &Arc<Look>) -> Result<Vec<Resolved>, PortError> {
                 break;
             }
             for one in read {
-                let message = one.delivery.into_parts().message;
+                let message = one.into_parts().message;
                 let text = |bytes: Option<&bytes::Bytes>| {
                     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
                 };

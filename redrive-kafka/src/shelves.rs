@@ -14,7 +14,7 @@ use crate::delay::names;
 use crate::fetch::{self, Original};
 use crate::finished;
 use crate::look::{self, Look};
-use crate::read_back::{Pile, Read, ReadBack, Span};
+use crate::read_back::{Pile, ReadBack, Span};
 use crate::record::Carver;
 use crate::{DeadLetterFormat, KafkaFlow, Parking};
 
@@ -108,7 +108,7 @@ impl TopicShelves {
         }
     }
 
-    async fn read(&mut self, most: usize) -> Result<Vec<Read>, PortError> {
+    async fn read(&mut self, most: usize) -> Result<Vec<Delivery>, PortError> {
         let Some(reading) = self.reading.take() else {
             return Err(PortError::Unavailable("the shelves are being read".to_owned()));
         };
@@ -165,10 +165,10 @@ impl Shelves for TopicShelves {
 }
 
 impl TopicShelves {
-    async fn shelve(&self, read: Vec<Read>) -> Result<Vec<Shelved>, PortError> {
+    async fn shelve(&self, read: Vec<Delivery>) -> Result<Vec<Shelved>, PortError> {
         let flow = self.look.flow().clone();
         let mut shelved = Vec::with_capacity(read.len());
-        for Read { mut delivery, .. } in read {
+        for mut delivery in read {
             if !self.own {
                 let (state, foreign, bodiless) = (EntryState::Replaying, false, false);
                 shelved.push(Shelved { delivery, state, foreign, bodiless, carries_body: true });

@@ -121,6 +121,11 @@ impl<T> Window<T> {
         self.kept.first_key_value().map(|(key, _)| key.0)
     }
 
+    /// What waits here, in the order in which it comes due.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &T> {
+        self.kept.values().map(|kept| &kept.record)
+    }
+
     /// How many records wait here.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()

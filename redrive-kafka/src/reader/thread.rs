@@ -138,7 +138,7 @@ impl Reader {
         drop(self.consumer);
     }
 
-    /// Tells how far each partition is behind.
+    /// Tells how far each partition is behind, and how old what waits is.
     fn tell_lag(&mut self) {
         if self.told.elapsed() < TOLD {
             return;
@@ -151,6 +151,16 @@ impl Reader {
             let lag = fetched.end.saturating_sub(read).max(0).cast_unsigned() + open as u64;
             metrics::lag(&self.with.flow.flow, &topic, partition, lag);
         }
+        if self.with.member.waits {
+            metrics::oldest_waiting(&self.with.flow.flow, self.oldest_waiting());
+        }
+    }
+
+    /// How long ago the oldest message that waits failed first, as far as they are read ahead.
+    fn oldest_waiting(&self) -> Duration {
+        let failed = |one: &Waits| one.delivery.trail.first_failure_at.unwrap_or(one.appended);
+        let oldest = self.waiting.records().map(failed).min();
+        oldest.map_or(Duration::ZERO, |at| self.now().since(at))
     }
 
     fn now(&self) -> Timestamp {

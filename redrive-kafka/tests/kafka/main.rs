@@ -5,6 +5,7 @@ mod alarms;
 mod bytes;
 mod changes;
 mod faults;
+mod figures;
 mod flows;
 mod gates;
 mod groups;
