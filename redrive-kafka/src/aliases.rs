@@ -49,4 +49,4 @@ pub(crate) fn refuse_two_values(options: &BTreeMap<String, String>) -> Result<()
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

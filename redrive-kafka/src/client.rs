@@ -95,6 +95,8 @@ pub(crate) fn has_own_producer(flow: &KafkaFlow) -> bool {
 
 fn producer_with(mut own: ClientOptions, transactional_id: Option<&str>) -> ClientConfig {
     keep(&mut own, &CONSUMER_ONLY);
+    // One that writes plainly would wait for a transaction that nobody begins.
+    keep(&mut own, &["transactional.id", "transaction.timeout.ms"]);
     for (name, value) in [
         ("linger.ms", "0"),
         // Sizes are the topic's business, and are looked at before a batch is sent.
@@ -299,3 +301,6 @@ pub(crate) fn metadata<'a>(one: &'a TopicPartitionListElem<'_>) -> &'a str {
     let read = catch_unwind(AssertUnwindSafe(|| one.metadata()));
     read.unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

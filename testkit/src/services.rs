@@ -58,6 +58,15 @@ impl Services {
         self.need(Kind::Kafka, Request { nodes: Some(nodes), own: true, ..Request::default() })
     }
 
+    /// A Kafka broker for this test alone, with lines of its own in `server.properties`. Like [`own`](Self::own).
+    ///
+    /// # Panics
+    /// As [`kafka`](Self::kafka) does.
+    pub fn kafka_with(&self, settings: &str) -> Option<Server> {
+        let settings = Some(settings.to_owned());
+        self.need(Kind::Kafka, Request { own: true, settings, ..Request::default() })
+    }
+
     /// A RabbitMQ that other tests use too. None, and reported, when it cannot be had.
     ///
     /// # Panics

@@ -4,7 +4,8 @@ use super::*;
 use crate::client;
 use crate::{KafkaBroker, KafkaFlow, SettleMode};
 
-fn flow(options: &[(&str, &str)]) -> KafkaFlow {
+/// A flow with these options.
+pub(crate) fn flow(options: &[(&str, &str)]) -> KafkaFlow {
     let mut flow = KafkaFlow::new("orders", "k:9092", "orders", "worker");
     let given = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     flow.client.options.extend(given);
@@ -12,7 +13,7 @@ fn flow(options: &[(&str, &str)]) -> KafkaFlow {
 }
 
 /// What librdkafka is told of an option, by whichever of its names. More than one would be a matter of chance.
-fn told<'a>(config: &'a ClientConfig, option: &str) -> Vec<&'a str> {
+pub(crate) fn told<'a>(config: &'a ClientConfig, option: &str) -> Vec<&'a str> {
     let of_option = config.config_map().into_iter().filter(|(given, _)| name(given) == name(option));
     of_option.map(|(_, value)| value).collect()
 }

@@ -1,5 +1,7 @@
 //! What is committed, and what a restart runs again.
 
+use std::ops::RangeInclusive;
+
 use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal};
 
 use crate::stage::{Seat, Stage, numbers};
@@ -86,31 +88,54 @@ async fn what_is_given_back_comes_again_in_its_order() {
 /// before that, and goes on once the oldest is settled; nothing is lost, and the text never outgrows its room.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_stands_before_its_commit_is_full() {
-    const ALL: usize = 16_000;
     let Some(stage) = Stage::shared("full") else { return };
+    let handed_out = stands_before_it_is_full(&stage, 16_000, 1_000..=2_048).await;
+    // As many stand far below on a broker that allows less.
+    assert!(handed_out > 4_000, "{handed_out}");
+}
+
+/// The same on a broker that allows an eighth of the usual: its limit is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_stands_sooner_where_the_broker_allows_less() {
+    let Some(stage) = Stage::with_settings("less", "offset.metadata.max.bytes=512") else { return };
+    let handed_out = stands_before_it_is_full(&stage, 4_000, 100..=256).await;
+    assert!(handed_out < 4_000, "{handed_out}");
+}
+
+/// Settles every second message until the partition stands, and then all the others. Tells how many were handed out before;
+/// the text of the commit was so long then.
+async fn stands_before_it_is_full(stage: &Stage, all: usize, long: RangeInclusive<usize>) -> usize {
     stage.topics(1).await;
-    stage.produce(&stage.name, 0, 0..ALL).await;
+    stage.produce(&stage.name, 0, 0..all).await;
     let mut seat = Seat::new(stage.flow()).await;
     let mut open = Vec::new();
     let mut handed_out = 0;
     // Everything that comes until the partition stands; every second one is settled.
-    while handed_out < ALL && !seat.broker.alarms().iter().any(|alarm| alarm.name == "position_full") {
+    while handed_out < all && !seat.broker.alarms().iter().any(|alarm| alarm.name == "position_full") {
         let mut taken = seat.take_now(1_000).await;
         handed_out += taken.len();
         let done: Vec<_> = taken.extract_if(.., |one| one.tag.number % 2 == 1).collect();
         seat.end(&done, &Outcome::Ack).await;
         open.extend(taken);
     }
-    assert!(handed_out < ALL, "the partition has to stand");
+    assert!(handed_out < all, "the partition has to stand");
     let (offset, text) = stage.committed(&stage.name, &stage.name, 0).await.unwrap();
     assert_eq!(offset, 0);
-    assert!((1_000..=2_048).contains(&text.len()), "{}", text.len());
+    assert!(long.contains(&text.len()), "{}", text.len());
     seat.end(&open, &Outcome::Ack).await;
-    let rest = seat.take(ALL - handed_out).await;
-    assert_eq!(numbers(&rest), (handed_out..ALL).collect::<Vec<_>>());
+    // As each of them could be finished before the one in front of it, only so many are handed out at once.
+    let mut rest = Vec::new();
+    while rest.len() < all - handed_out {
+        let some = seat.take(1).await;
+        seat.end(&some, &Outcome::Ack).await;
+        let more = seat.take_now(1_000).await;
+        seat.end(&more, &Outcome::Ack).await;
+        rest.extend(numbers(&some).into_iter().chain(numbers(&more)));
+    }
+    assert_eq!(rest, (handed_out..all).collect::<Vec<_>>());
     assert!(!seat.broker.alarms().iter().any(|alarm| alarm.name == "position_full"));
-    seat.end(&rest, &Outcome::Ack).await;
-    let end = i64::try_from(ALL).unwrap();
+    let end = i64::try_from(all).unwrap();
     assert_eq!(stage.committed(&stage.name, &stage.name, 0).await, Some((end, String::new())));
     seat.leave().await;
+    handed_out
 }

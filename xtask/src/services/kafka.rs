@@ -101,9 +101,11 @@ impl Kafka {
              share.coordinator.state.topic.num.partitions=4\n\
              group.initial.rebalance.delay.ms=0\n\
              group.min.session.timeout.ms=1000\n\
-             log.cleaner.dedupe.buffer.size=8388608\n",
+             log.cleaner.dedupe.buffer.size=8388608\n\
+             {own}\n",
             voters = voters.join(","),
             data = self.folder(node).join("data").display(),
+            own = self.site.settings.as_deref().unwrap_or_default(),
         )
     }
 
@@ -203,6 +205,13 @@ mod tests {
             text.contains("offsets.topic.replication.factor=3\n") && text.contains("min.insync.replicas=2\n")
         );
         assert_eq!(kafka.address(), "127.0.0.1:1000,127.0.0.1:1001,127.0.0.1:1002");
+    }
+
+    #[test]
+    fn what_a_test_asks_for_is_set() {
+        let mut kafka = kafka(1);
+        kafka.site.settings = Some("offset.metadata.max.bytes=512".to_owned());
+        assert!(kafka.properties(0).ends_with("\noffset.metadata.max.bytes=512\n"));
     }
 
     #[test]

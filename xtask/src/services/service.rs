@@ -82,8 +82,8 @@ pub(super) fn prepare(
     nodes: usize,
     site: Site,
 ) -> std::result::Result<Box<dyn Service>, Trouble> {
-    if site.settings.is_some() && kind != Kind::Rabbitmq {
-        return Err(Trouble::Failed(failed("of all servers RabbitMQ alone takes settings")));
+    if site.settings.is_some() && kind == Kind::Postgres {
+        return Err(Trouble::Failed(failed("PostgreSQL takes no settings here")));
     }
     Ok(match kind {
         Kind::Kafka => Box::new(Kafka::prepare(nodes, site)?),
