@@ -88,6 +88,11 @@ pub(crate) fn shelf_producer(flow: &KafkaFlow) -> ClientConfig {
     producer_with(own, None)
 }
 
+/// Whether a producer of these compresses what it writes. Kafka's limits are those of what is compressed.
+pub(crate) fn compresses(config: &ClientConfig) -> bool {
+    config.get("compression.codec").is_some_and(|codec| codec != "none")
+}
+
 /// Whether dead letters have a producer of their own.
 pub(crate) fn has_own_producer(flow: &KafkaFlow) -> bool {
     flow.dead_letter.options.keys().any(|name| is_producers(name))

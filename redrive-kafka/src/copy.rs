@@ -1,5 +1,6 @@
 //! The copies that settling writes: what goes to which topic, partition and with which headers.
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use redrive_engine::port::{BODY_AT, Delivery, HeaderRules, Outcome, Refusal, Set
 use crate::delay::{Delays, Step, names};
 use crate::facts::TopicFacts;
 use crate::record::KIND;
-use crate::{DeadLetterFormat, DelayMode, KafkaFlow, Parking, PartitionBy, partition};
+use crate::{DeadLetterFormat, DelayMode, KafkaFlow, Parking, PartitionBy, client, partition};
 
 /// Says of a record in a dead-letter topic, which the flow parks in too, that it is parked.
 pub(crate) const PARKED: &str = "x-parked";
@@ -76,6 +77,8 @@ pub(crate) struct Copies {
     delays: Arc<Delays>,
     dead: Arc<str>,
     parking: Arc<str>,
+    /// Whether copies are compressed, and those of dead letters and parked messages.
+    compressed: (bool, bool),
 }
 
 impl Copies {
@@ -85,6 +88,10 @@ impl Copies {
             delays: Arc::new(Delays::new(flow)),
             dead: flow.dead_letter.topic.as_str().into(),
             parking: names::parking(flow).into(),
+            compressed: (
+                client::compresses(&client::producer(flow, None)),
+                client::compresses(&client::shelf_producer(flow)),
+            ),
             flow: flow.clone(),
             rules: Arc::default(),
             facts,
@@ -278,9 +285,12 @@ impl Copies {
         self.write(&trail, &mut all, body.as_ref());
         let by = self.flow.dead_letter.partition;
         let copy = self.copy(delivery, Arc::clone(topic), body, all, by);
-        let Err(refusal) = self.fits(&copy) else { return Ok(copy) };
         if !self.flow.ledger {
-            return Err(refusal);
+            return self.fits(&copy).map(|()| copy);
+        }
+        // Whether the ledger gets the body has to be known before the copy is sent, so that it is what it is uncompressed.
+        if self.fits_as_it_is(&copy).is_ok() {
+            return Ok(copy);
         }
         // The ledger has the body, and the original's place is named: the dead letter says so much.
         let mut few = Headers::new();
@@ -332,7 +342,9 @@ impl Copies {
             PartitionBy::Same => Some(partition::same(from, key, count)),
             PartitionBy::Key => key.map(|key| partition::of_key(key, count)),
             PartitionBy::Function(choose) => {
-                Some(choose(from.unwrap_or(0), key, count)).filter(|chosen| (0..count).contains(chosen))
+                // A panic of somebody else's code ends no flow.
+                let chosen = catch_unwind(|| choose(from.unwrap_or(0), key, count)).ok();
+                chosen.filter(|chosen| (0..count).contains(chosen))
             }
         }
     }
@@ -342,12 +354,20 @@ impl Copies {
         self.rules.get().write(trail, all, body.map(|body| &body[..]));
     }
 
-    /// Whether the topic takes a record of this size.
+    /// Whether the topic takes this record. The limit is that of what is compressed: where a producer does that, the broker
+    /// alone can say whether a large one is too large.
     fn fits(&self, copy: &Copy) -> Result<(), Refusal> {
+        let shelf = copy.topic == self.dead || copy.topic == self.parking;
+        let compressed = if shelf { self.compressed.1 } else { self.compressed.0 };
+        if compressed { Ok(()) } else { self.fits_as_it_is(copy) }
+    }
+
+    /// Whether the topic takes a record of this size, uncompressed.
+    fn fits_as_it_is(&self, copy: &Copy) -> Result<(), Refusal> {
         let size = copy.size();
         match self.facts.get(&copy.topic).and_then(|fact| fact.max_bytes) {
             Some(most) if size > most => Err(Refusal::Limit(format!(
-                "the topic `{}` takes records of {most} bytes and the copy has up to {size}; raise its `max.message.bytes`",
+                "the topic `{}` takes records of {most} bytes and the copy has up to {size}; raise its `max.message.bytes`, or set `compression.codec`, since it counts what is compressed",
                 copy.topic
             ))),
             _ => Ok(()),

@@ -343,3 +343,53 @@ fn in_a_topic_of_both_kinds_what_is_parked_says_so() {
         assert_eq!((&*copy.topic, copy.headers.contains(PARKED)), (topic, false), "what it was is over");
     }
 }
+
+/// The limit of a topic is that of what is compressed, which the broker alone knows. Where a ledger takes the body of what is
+/// too large, that has to be known before.
+#[test]
+fn what_is_compressed_is_left_to_the_broker() {
+    static LARGE: [u8; 5_000] = [b'x'; 5_000];
+    let until = NOW + Duration::from_secs(10);
+    let taken = |flow: &KafkaFlow| {
+        let copies = Copies::new(flow, facts(8, 4_000));
+        [
+            Outcome::Delay { until },
+            Outcome::DeadLetter,
+            Outcome::Park,
+            Outcome::Reroute { target: "other".into() },
+        ]
+        .map(|outcome| {
+            copies.of(&settlement(outcome, Some(&LARGE)), NOW).ok().map(|all| only(all).carries_body)
+        })
+    };
+    let mut flow = flow();
+    assert_eq!(taken(&flow), [None; 4]);
+    flow.client.options.insert("compression.type".to_owned(), "zstd".to_owned());
+    assert_eq!(taken(&flow), [Some(true); 4]);
+    flow.client.options.insert("compression.type".to_owned(), "none".to_owned());
+    assert_eq!(taken(&flow), [None; 4]);
+    flow.dead_letter.options.insert("compression.codec".to_owned(), "lz4".to_owned());
+    assert_eq!(
+        taken(&flow),
+        [None, Some(true), Some(true), None],
+        "those of dead letters have a producer of their own"
+    );
+    flow.ledger = true;
+    assert_eq!(taken(&flow)[1..3], [Some(false); 2], "the ledger has the body");
+}
+
+#[test]
+fn a_function_that_panics_or_names_no_partition_leaves_it_to_the_producer() {
+    let mut flow = flow();
+    for (choose, expected) in [
+        ((|from, _, count| count - 1 - from) as fn(i32, Option<&[u8]>, i32) -> i32, Some(4)),
+        (|_, key, _| i32::try_from(key.map_or(0, <[u8]>::len)).unwrap_or(0), None),
+        (|_, _, _| -1, None),
+        (|_, _, _| panic!("somebody else's code"), None),
+    ] {
+        flow.dead_letter.partition = PartitionBy::Function(choose);
+        let copies = Copies::new(&flow, facts(8, 1 << 20));
+        let copy = only(copies.of(&settlement(Outcome::DeadLetter, Some(b"x")), NOW).unwrap());
+        assert_eq!(copy.partition, expected);
+    }
+}

@@ -8,7 +8,7 @@ use rdkafka::message::{Message as _, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, FutureRecord, Producer as _};
 use redrive_core::headers::Trail;
 use redrive_engine::port::{
-    Broker as _, Delivery, DeliveryParts, Outcome, PortError, Refusal, Settlement, Tag,
+    Broker as _, Delivery, DeliveryParts, NewMessage, Outcome, PortError, Published, Refusal, Settlement, Tag,
 };
 use redrive_kafka::{KafkaBroker, KafkaFlow, PartitionBy, SettleMode};
 
@@ -200,6 +200,82 @@ async fn a_refused_copy_is_found_among_the_others() {
         assert_eq!(seat.broker.alarms(), []);
         seat.leave().await;
     }
+}
+
+/// Bytes that no codec makes smaller.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A topic's limit is that of what is compressed. Where copies are, a large one is left to the broker: it takes what fits
+/// then, and refuses what does not, by name and with nobody else's copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fits_once_it_is_compressed_is_written() {
+    const LARGE: usize = 3_000_000;
+    for mode in MODES {
+        let Some(stage) = Stage::shared("compressed") else { return };
+        let (dead, room) = (format!("{}.dlq", stage.name), [("max.message.bytes", "8000000")]);
+        stage.topic(&stage.name, 1, &room).await;
+        stage.topic(&dead, 1, &[]).await;
+        stage.topic(&format!("{}.parking", stage.name), 1, &[]).await;
+        let producer = stage.producer();
+        let bodies = [b"small".to_vec(), vec![b'7'; LARGE], noise(LARGE), b"small too".to_vec()];
+        for body in &bodies {
+            let record = FutureRecord::to(&stage.name).partition(0).key("k").payload(body);
+            producer.send(record, PATIENCE).await.unwrap();
+        }
+        let mut flow = with(&stage, mode);
+        flow.client.options.insert("compression.codec".to_owned(), "zstd".to_owned());
+        let mut seat = Seat::new(flow).await;
+        let taken = seat.take(bodies.len()).await;
+        let answers = seat.settle(&taken, &Outcome::DeadLetter).await;
+        let taken_in: Vec<bool> = answers.iter().map(Result::is_ok).collect();
+        assert_eq!(taken_in, [true, true, false, true], "{mode:?}: {answers:?}");
+        let why = answers[2].as_ref().unwrap_err();
+        assert!(matches!(why, PortError::Unavailable(why) if why.contains("max.message.bytes")), "{why}");
+        assert!(seat.broker.alarms().iter().any(|alarm| alarm.name == "copy_refused"));
+        let written = |records: Vec<OwnedMessage>| {
+            let of = |one: &OwnedMessage| bodies.iter().position(|body| one.payload() == Some(body));
+            records.iter().filter_map(of).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(written(stage.read(&dead).await), BTreeSet::from([0, 1, 3]), "{mode:?}");
+        assert_eq!(stage.committed(&stage.name, &stage.name, 0).await.unwrap().0, 2);
+
+        stage.alter(&dead, "max.message.bytes", "8000000").await;
+        seat.end(&taken[2..3], &Outcome::DeadLetter).await;
+        assert_eq!(stage.read(&dead).await.len(), bodies.len());
+        assert_eq!(stage.committed(&stage.name, &stage.name, 0).await, Some((4, String::new())));
+        assert_eq!(seat.broker.alarms(), []);
+        seat.leave().await;
+    }
+}
+
+/// What is published together goes to the broker together, which refuses it as a whole: one that is too large costs no
+/// other.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_too_large_among_many_is_refused_alone() {
+    let Some(stage) = Stage::shared("one-large") else { return };
+    stage.topic(&stage.name, 1, &[("max.message.bytes", "2000")]).await;
+    let broker = KafkaBroker::new(stage.flow()).unwrap();
+    let large = |number: usize| if number == 30 { 4_000 } else { 300 };
+    let message = |number: usize| NewMessage {
+        key: Some("k".into()),
+        body: Some(vec![b'x'; large(number)].into()),
+        ..NewMessage::default()
+    };
+    let published = broker.publish(&stage.name, (0..60).map(message).collect()).await.unwrap();
+    for (number, one) in published.iter().enumerate() {
+        assert_eq!(matches!(one, Published::Accepted(_)), number != 30, "{number}: {one:?}");
+    }
+    assert_eq!(stage.read(&stage.name).await.len(), 59);
+    tokio::task::spawn_blocking(move || drop(broker)).await.unwrap();
 }
 
 /// Two members under one name fence each other off again and again. Both go on, and each dead letter is written once.
