@@ -55,8 +55,10 @@ pub fn refuse_circles(flow: &KafkaFlow, rejected: Option<&str>) -> Result<(), Re
 
 #[cfg(test)]
 mod tests {
+    use redrive_engine::port::{Broker as _, PortError, Subscription};
+
     use super::*;
-    use crate::Parking;
+    use crate::{KafkaBroker, Parking};
 
     fn flow(topic: &str) -> KafkaFlow {
         KafkaFlow::new("orders", "", topic, "w")
@@ -121,5 +123,16 @@ mod tests {
         assert_eq!(refused(&own, None), None);
         let same = KafkaFlow { parking: Parking::Same, ..flow("orders") };
         assert_eq!(refused(&same, None), None);
+    }
+
+    #[tokio::test]
+    async fn such_a_flow_is_neither_planned_nor_read() {
+        let flow = KafkaFlow::new("orders", "k:9092", "orders.dlq", "w");
+        let broker = KafkaBroker::new(flow).unwrap();
+        let subscription = Subscription::new("orders", "orders.dlq");
+        let planned = broker.plan(&subscription).await.map(drop);
+        for refused in [planned, broker.subscribe(&subscription).await.map(drop)] {
+            assert!(matches!(refused, Err(PortError::Refused(Refusal::Invalid(_)))), "{refused:?}");
+        }
     }
 }

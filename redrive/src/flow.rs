@@ -15,7 +15,9 @@ use redrive_engine::hook::{Diverted, FunctionHook, Hooks};
 use crate::config::{self, Config, OrderBy};
 use crate::error::{Error, Result};
 use crate::instance::{Instance, InstanceOptions};
-use crate::setup::{self, InCode};
+#[cfg(feature = "kafka")]
+use crate::setup::Place;
+use crate::setup::{self, InCode, Setup};
 
 /// A flow being described. What is wrong with it is said when it is run, all at once.
 ///
@@ -48,8 +50,14 @@ pub struct Flow {
     hooks: Hooks,
     keys: Vec<Key>,
     options: InstanceOptions,
+    #[cfg(feature = "kafka")]
+    partition: Option<Partition>,
     wrong: Vec<String>,
 }
+
+/// A partition of so many, for what came from one and has a key or none.
+#[cfg(feature = "kafka")]
+type Partition = fn(i32, Option<&[u8]>, i32) -> i32;
 
 impl Flow {
     /// A flow that reads this address, such as `queue:orders`, `kafka://localhost:9092/orders?group=orders-worker` or
@@ -104,6 +112,8 @@ impl Flow {
             hooks: Hooks::default(),
             keys: Vec::new(),
             options: InstanceOptions { listen: None, ..InstanceOptions::new(data) },
+            #[cfg(feature = "kafka")]
+            partition: None,
             wrong: Vec::new(),
         }
     }
@@ -220,6 +230,25 @@ impl Flow {
     #[must_use]
     pub fn signing_key(mut self, key: Key) -> Self {
         self.keys.push(key);
+        self
+    }
+
+    /// Which partition of their topic dead letters and parked messages go to, on Kafka: a function of the partition that a
+    /// message came from, its key, and how many partitions the topic has. By default it is the same one.
+    ///
+    /// Where it names none that there is, or panics, the key decides.
+    ///
+    /// ```no_run
+    /// # use redrive::{Context, Flow, Message};
+    /// Flow::from("kafka://localhost:9092/orders?group=worker")
+    ///     // What has no key is kept apart from the rest.
+    ///     .dead_letter_partition(|from, key, count| if key.is_some() { from } else { count - 1 })
+    ///     .handle(|_: Message, _: Context| async { Ok::<(), std::io::Error>(()) });
+    /// ```
+    #[cfg(feature = "kafka")]
+    #[must_use]
+    pub fn dead_letter_partition(mut self, choose: fn(i32, Option<&[u8]>, i32) -> i32) -> Self {
+        self.partition = Some(choose);
         self
     }
 
@@ -355,29 +384,75 @@ impl Ready {
 
     /// Starts, and leaves the rest to the caller.
     pub async fn start(self) -> Result<Instance> {
-        let Flow { name, mut flow, policy, types, once_per_message, timeout, hooks, keys, options, wrong } =
-            self.flow;
-        if !wrong.is_empty() {
-            return Err(Error::Flow(wrong.join("; ")));
-        }
-        let name = name.unwrap_or_else(|| setup::usual_name(&flow.from));
-        flow.policy = Some(config::PolicyRef::Inline(Box::new(policy)));
-        let mut config = Config { version: config::VERSION, ..Config::default() };
-        config.flows.insert(name.clone(), flow);
-        let resolvers = if types.is_empty() { Vec::new() } else { vec![Arc::new(types) as _] };
-        let in_code = InCode { handler: Some(self.handler), resolvers };
-        let mut set_up = setup::flow(&config, &name, in_code, &|name| std::env::var(name).ok())?;
-        let spec = &mut set_up.spec;
-        spec.once_per_message = once_per_message;
-        spec.hooks = hooks;
-        if !keys.is_empty() {
-            let keys = Keyring::from_keys(keys).map_err(|error| Error::Flow(error.to_string()))?;
-            spec.headers = std::mem::take(&mut spec.headers).signed(keys);
-        }
-        spec.timeout = timeout.unwrap_or(spec.timeout);
+        let (set_up, options) = self.set_up()?;
         let mut instance = Instance::open(options, None).await?;
         instance.start(set_up, "a Rust function").await?;
         instance.ready();
         Ok(instance)
+    }
+
+    /// What the engine runs of it, and where.
+    fn set_up(self) -> Result<(Setup, InstanceOptions)> {
+        let described = self.flow;
+        if !described.wrong.is_empty() {
+            return Err(Error::Flow(described.wrong.join("; ")));
+        }
+        let mut flow = described.flow;
+        let name = described.name.unwrap_or_else(|| setup::usual_name(&flow.from));
+        flow.policy = Some(config::PolicyRef::Inline(Box::new(described.policy)));
+        let mut config = Config { version: config::VERSION, ..Config::default() };
+        config.flows.insert(name.clone(), flow);
+        let types = described.types;
+        let resolvers = if types.is_empty() { Vec::new() } else { vec![Arc::new(types) as _] };
+        let in_code = InCode { handler: Some(self.handler), resolvers };
+        let mut set_up = setup::flow(&config, &name, in_code, &|name| std::env::var(name).ok())?;
+        let spec = &mut set_up.spec;
+        spec.once_per_message = described.once_per_message;
+        spec.hooks = described.hooks;
+        if !described.keys.is_empty() {
+            let keys = Keyring::from_keys(described.keys).map_err(|error| Error::Flow(error.to_string()))?;
+            spec.headers = std::mem::take(&mut spec.headers).signed(keys);
+        }
+        spec.timeout = described.timeout.unwrap_or(spec.timeout);
+        #[cfg(feature = "kafka")]
+        if let Some(choose) = described.partition {
+            let Place::Kafka(kafka) = &mut set_up.place else {
+                let text = "dead_letter_partition: topics of Kafka alone have partitions; leave it out";
+                return Err(Error::Flow(text.to_owned()));
+            };
+            kafka.dead_letter.partition = redrive_kafka::PartitionBy::Function(choose);
+        }
+        Ok((set_up, described.options))
+    }
+}
+
+#[cfg(all(test, feature = "kafka"))]
+mod tests {
+    use super::*;
+
+    fn set_up(from: &str) -> Result<Setup> {
+        let choose = |from, key: Option<&[u8]>, count| if key.is_some() { from } else { count - 1 };
+        let flow = Flow::from(from).dead_letter_partition(choose);
+        let ready = flow.handle(|_: Message, _: Context| async { Ok::<(), std::io::Error>(()) });
+        ready.set_up().map(|(set_up, _)| set_up)
+    }
+
+    #[test]
+    fn a_function_chooses_where_dead_letters_go() {
+        let Place::Kafka(kafka) = set_up("kafka://k1:9092/orders?group=w").unwrap().place else {
+            panic!("no Kafka")
+        };
+        let redrive_kafka::PartitionBy::Function(choose) = kafka.dead_letter.partition else {
+            panic!("{:?}", kafka.dead_letter)
+        };
+        assert_eq!((choose(2, Some(b"k"), 4), choose(2, None, 4)), (2, 3));
+    }
+
+    #[test]
+    fn a_source_without_partitions_has_no_such_function() {
+        for from in ["queue:orders", "amqp://rabbit/prod?queue=orders"] {
+            let error = set_up(from).unwrap_err().to_string();
+            assert!(error.contains("dead_letter_partition") && error.contains("Kafka alone"), "{error}");
+        }
     }
 }
