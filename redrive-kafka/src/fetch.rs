@@ -26,24 +26,26 @@ pub(crate) struct Original {
     place: SourceRef,
     /// When it was published.
     at: Option<Timestamp>,
-    /// Its key, which may be none; nothing where the record does not say.
-    key: Option<Option<Bytes>>,
+    /// Its key.
+    key: Option<Bytes>,
+    /// Whether none is its key too, or only not told.
+    keyless: bool,
 }
 
 impl Original {
     /// The original of a record, where that leaves its body behind; nothing for a record that is complete.
     pub(crate) fn of(flow: &KafkaFlow, delivery: &Delivery) -> Option<Self> {
         let place = body_place(flow, delivery)?;
-        let key = &delivery.message.key;
         // What another system says of a message may leave the key out.
-        let said = delivery.trail.entry_id.is_some() || key.is_some();
-        Some(Self { place, at: delivery.trail.origin.timestamp, key: said.then(|| key.clone()) })
+        let keyless = delivery.trail.entry_id.is_some();
+        let at = delivery.trail.origin.timestamp;
+        Some(Self { place, at, key: delivery.message.key.clone(), keyless })
     }
 
     /// Whether what lies there is it: a topic that was made anew has another message at the same offset.
     fn is(&self, message: &Message, at: Option<Timestamp>) -> bool {
         let same_time = self.at.is_none() || at.is_none() || self.at == at;
-        same_time && self.key.as_ref().is_none_or(|key| *key == message.key)
+        same_time && (self.key == message.key || (self.key.is_none() && !self.keyless))
     }
 }
 

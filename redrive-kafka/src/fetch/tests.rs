@@ -42,7 +42,7 @@ async fn a_message_is_found_by_its_place_alone() {
 }
 
 fn lies(place: SourceRef) -> Original {
-    Original { place, at: None, key: None }
+    Original { place, at: None, key: None, keyless: false }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,23 +52,24 @@ async fn another_message_at_the_same_place_is_not_the_original() {
     let topic = place.flow.topics[0].clone();
     place.write_at(&topic, 0, "body", 1_700_000_000_000).await;
     let look = place.look();
-    let found = async |at: Option<i64>, key: Option<Option<&'static str>>| {
+    let found = async |at: Option<i64>, key: Option<&'static str>, keyless: bool| {
         let original = Original {
             place: record::place(&topic.as_str().into(), 0, 0),
             at: at.map(Timestamp::from_millis),
-            key: key.map(|key| key.map(Bytes::from)),
+            key: key.map(Bytes::from),
+            keyless,
         };
         fetch(&look, &original).await.unwrap().is_some()
     };
     let time = Some(1_700_000_000_000);
-    assert!(found(time, Some(Some("key"))).await);
+    assert!(found(time, Some("key"), true).await);
     assert!(
-        found(None, Some(Some("key"))).await && found(time, None).await,
+        found(None, Some("key"), true).await && found(time, None, false).await,
         "what is not said may be anything"
     );
-    assert!(!found(Some(1_700_000_000_001), Some(Some("key"))).await, "another time");
-    assert!(!found(time, Some(Some("other"))).await, "another key");
-    assert!(!found(time, Some(None)).await, "no key");
+    assert!(!found(Some(1_700_000_000_001), Some("key"), true).await, "another time");
+    assert!(!found(time, Some("other"), false).await, "another key");
+    assert!(!found(time, None, true).await, "no key");
 }
 
 #[test]
@@ -82,18 +83,22 @@ fn a_message_is_known_by_its_time_and_by_a_key_that_is_told() {
     copy.message.headers.push(BODY_AT, "orders/0/7");
     let original = Original::of(&flow, &copy).unwrap();
     assert_eq!(
-        (original.at, original.key),
-        (at, Some(None)),
+        (original.at, original.key, original.keyless),
+        (at, None, true),
         "a copy has its original's key, also when that is none"
     );
     copy.message.key = Some("k".into());
-    assert_eq!(Original::of(&flow, &copy).unwrap().key, Some(Some("k".into())));
+    assert_eq!(Original::of(&flow, &copy).unwrap().key, Some("k".into()));
     let mut foreign = found("orders.DLT", None, Trail::default());
     for (name, value) in [("topic", "orders"), ("partition", "0"), ("offset", "7")] {
         foreign.message.headers.push(format!("__dlq.errors.{name}"), value);
     }
     let original = Original::of(&flow, &foreign).unwrap();
-    assert_eq!((original.at, original.key), (None, None), "what another system leaves out says nothing");
+    assert_eq!(
+        (original.at, original.key, original.keyless),
+        (None, None, false),
+        "what another system leaves out says nothing"
+    );
 }
 
 fn found(topic: &str, body: Option<&'static [u8]>, trail: Trail) -> Delivery {

@@ -12,9 +12,12 @@ use redrive_kafka::{DelayMode, KafkaFlow, Window};
 
 use crate::stage::{Seat, Stage, eventually};
 
-/// The gauges of all flows, by name and flow. The threads that read set them, so that there is one for the whole process.
+/// The values of gauges, by name and flow.
+type Values = BTreeMap<(String, String), Arc<AtomicU64>>;
+
+/// The gauges of all flows. The threads that read set them, so that there is one for the whole process.
 #[derive(Clone, Default)]
-struct Gauges(Arc<Mutex<BTreeMap<(String, String), Arc<AtomicU64>>>>);
+struct Gauges(Arc<Mutex<Values>>);
 
 impl Gauges {
     fn of_the_process() -> Self {

@@ -364,6 +364,34 @@ async fn a_member_ends_what_an_earlier_one_of_its_name_left_open() {
     seat.leave().await;
 }
 
+/// A function says where dead letters and parked messages go, by their partition and their key. One that panics leaves it to
+/// the key, and costs nobody anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_chooses_the_partition_of_dead_letters() {
+    let Some(stage) = Stage::shared("chosen") else { return };
+    stage.topics(4).await;
+    stage.produce(&stage.name, 1, 0..10).await;
+    let mut flow = stage.flow();
+    flow.dead_letter.partition = PartitionBy::Function(|from, key, count| match key {
+        Some(b"7") => panic!("somebody else's code"),
+        Some(b"8") => count,
+        _ => count - from,
+    });
+    let mut seat = Seat::new(flow).await;
+    let taken = seat.take(10).await;
+    seat.end(&taken[..9], &Outcome::DeadLetter).await;
+    seat.end(&taken[9..], &Outcome::Park).await;
+    let lies = async |topic: &str| -> Vec<(usize, i32)> {
+        let records = stage.read(&format!("{}.{topic}", stage.name)).await;
+        records.iter().map(|one| (sorted(std::slice::from_ref(one))[0], one.partition())).collect()
+    };
+    let letters = lies("dlq").await;
+    assert_eq!(letters.len(), 9);
+    assert!(letters.iter().all(|(number, partition)| *number > 6 || *partition == 3), "{letters:?}");
+    assert_eq!(lies("parking").await, [(9, 3)]);
+    seat.leave().await;
+}
+
 /// Keyless copies go where their producer's partitioner puts them: that of dead letters and parked messages is their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_have_a_producer_of_their_own() {

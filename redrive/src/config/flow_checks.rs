@@ -12,6 +12,7 @@ use super::handler::Handler;
 use super::semantic::{
     COMMAND_FORM, HANDLER_FORM, HTTP_FORM, SOURCE_FORM, note_if_not_built_in, wrong_address,
 };
+use super::source_checks::check_rejected;
 use super::suggest;
 use super::tree::{Entry, Node};
 use crate::address::{HandlerAddress, SourceAddress, split_words};
@@ -78,7 +79,7 @@ impl Checked<'_> {
                 }
                 Ok(target) => {
                     self.check_broker_name(node, &target, findings);
-                    self.check_rejected(node, &source, &target, findings);
+                    check_rejected(node, &source, &target, findings);
                 }
                 Err(error) => wrong_address(node, &error, SOURCE_FORM, findings),
             }

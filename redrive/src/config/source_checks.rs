@@ -54,34 +54,6 @@ impl Checked<'_> {
         }
     }
 
-    /// A rejection that comes back as a message is rejected again.
-    pub(super) fn check_rejected(
-        &self,
-        node: &Node,
-        source: &SourceAddress,
-        target: &SourceAddress,
-        findings: &mut Findings<'_>,
-    ) {
-        let (code, what, same) = match (source, target) {
-            (SourceAddress::Queue(source), SourceAddress::Queue(target)) => {
-                (codes::ONE_QUEUE, "queue", (source == target).then_some(target.as_str()))
-            }
-            (SourceAddress::Kafka(source), SourceAddress::Kafka(target)) => {
-                let read = target.topics.iter().find(|topic| source.topics.contains(topic));
-                (codes::ONE_TOPIC, "topic", read.filter(|_| source.hosts == target.hosts).map(String::as_str))
-            }
-            (SourceAddress::Amqp(source), SourceAddress::Amqp(target)) => {
-                let place = |at: &AmqpAddress| (at.host.clone(), at.port, at.vhost.clone(), at.queue.clone());
-                let same = place(source) == place(target);
-                (codes::ONE_QUEUE, "queue", target.queue.as_deref().filter(|_| same))
-            }
-            _ => return,
-        };
-        let Some(name) = same else { return };
-        let message = format!("rejections would go to the {what} `{name}`, which the flow reads");
-        findings.error(code, node.span.clone(), message, format!("name another {what}"));
-    }
-
     /// What stands at a path below the flow.
     pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
         let (first, rest) = path.split_first()?;
@@ -104,6 +76,33 @@ impl Checked<'_> {
         named.extend(foreign.iter().filter_map(|node| node.text().map(|name| (node, name))));
         named
     }
+}
+
+/// A rejection that comes back as a message is rejected again.
+pub(super) fn check_rejected(
+    node: &Node,
+    source: &SourceAddress,
+    target: &SourceAddress,
+    findings: &mut Findings<'_>,
+) {
+    let (code, what, same) = match (source, target) {
+        (SourceAddress::Queue(source), SourceAddress::Queue(target)) => {
+            (codes::ONE_QUEUE, "queue", (source == target).then_some(target.as_str()))
+        }
+        (SourceAddress::Kafka(source), SourceAddress::Kafka(target)) => {
+            let read = target.topics.iter().find(|topic| source.topics.contains(topic));
+            (codes::ONE_TOPIC, "topic", read.filter(|_| source.hosts == target.hosts).map(String::as_str))
+        }
+        (SourceAddress::Amqp(source), SourceAddress::Amqp(target)) => {
+            let place = |at: &AmqpAddress| (at.host.clone(), at.port, at.vhost.clone(), at.queue.clone());
+            let same = place(source) == place(target);
+            (codes::ONE_QUEUE, "queue", target.queue.as_deref().filter(|_| same))
+        }
+        _ => return,
+    };
+    let Some(name) = same else { return };
+    let message = format!("rejections would go to the {what} `{name}`, which the flow reads");
+    findings.error(code, node.span.clone(), message, format!("name another {what}"));
 }
 
 fn spoken(kind: &str) -> &str {
