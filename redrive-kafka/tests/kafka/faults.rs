@@ -1,46 +1,61 @@
 //! Brokers that are killed, and come back.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpStream;
 
-use redrive_engine::port::Broker as _;
+use redrive_engine::port::{Broker as _, Outcome, PortError, Refusal};
 use redrive_kafka::{KafkaFlow, SettleMode};
+use testkit::Server;
+use tokio::sync::watch;
 
 use crate::groups::Tally;
-use crate::stage::{PATIENCE, Seat, Stage, eventually, sorted};
+use crate::stage::{PATIENCE, Seat, Stage, eventually, numbers, sorted};
 
-/// The only broker is killed while records are read and settled, and is started again: everything goes on by itself,
-/// nothing is lost, and with transactions no dead letter is there twice. That holds also when it is away for longer than
-/// its members' sessions, which costs them what they have in hand.
+/// The only broker is killed while records are being settled, and is away until its member has heard that its session has
+/// run out: that costs it what it has in hand, which comes again with no attempt charged. Everything goes on by itself,
+/// nothing is lost, and with transactions no dead letter is there twice.
 async fn the_only_broker_is_killed(mode: SettleMode) {
     const ALL: usize = 2_000;
+    const BATCH: usize = 5;
     let Some(stage) = Stage::own("killed") else { return };
     stage.topics(2).await;
     stage.produce(&stage.name, 0, 0..ALL / 2).await;
     stage.produce(&stage.name, 1, ALL / 2..ALL).await;
-    let mut seat = Seat::new(KafkaFlow { settle: mode, ..stage.flow() }).await;
+    let mut flow = KafkaFlow { settle: mode, ..stage.flow() };
+    flow.client.options.insert("session.timeout.ms".to_owned(), "6000".to_owned());
+    let mut seat = Seat::new(flow).await;
+    let mut revoked = seat.source.revoked().unwrap();
     let mut tally = Tally::of_dead();
     let taken = seat.take(ALL / 2).await;
-    tally.settle(&seat, &taken[..100]).await;
+    // Some are never given to settle before the broker is back.
+    let (busy, held) = taken.split_at(ALL / 2 - 100);
 
-    // Settling goes on while the broker dies and lives again.
+    let (ended, mut seen) = watch::channel(0);
     let settling = async {
-        for some in taken[100..].chunks(90) {
+        for some in busy.chunks(BATCH) {
             tally.settle(&seat, some).await;
+            ended.send_modify(|batches| *batches += 1);
         }
     };
     let killing = async {
-        tokio::task::block_in_place(|| {
-            stage.server.kill();
-            stage.server.start();
-        });
+        seen.wait_for(|batches| *batches >= 5).await.unwrap();
+        stage.order(Server::kill).await;
+        let batches = *seen.borrow();
+        assert!(batches < busy.len() / BATCH, "it was to die while something is being settled");
+        for _ in 0..2 {
+            tokio::time::timeout(PATIENCE, revoked.recv()).await.expect("its session runs out").unwrap();
+        }
+        stage.order(Server::start).await;
         stage.answers().await;
     };
     tokio::join!(killing, settling);
 
     // What was settled is for Kafka to say: an answer may have been lost with the broker.
     let each = Some((i64::try_from(ALL / 2).unwrap(), String::new()));
+    let mut came = Vec::new();
     eventually("everything is committed", async || {
         let some = seat.take_now(200).await;
+        assert!(some.iter().all(|one| one.trail.attempt == 0), "no attempt is charged");
+        came.extend(numbers(&some));
         tally.settle(&seat, &some).await;
         let all = some.is_empty()
             && stage.committed(&stage.name, &stage.name, 0).await == each
@@ -48,6 +63,17 @@ async fn the_only_broker_is_killed(mode: SettleMode) {
         all.then_some(())
     })
     .await;
+    came.sort_unstable();
+    let mut again = numbers(held);
+    again.retain(|number| came.binary_search(number).is_err());
+    assert!(again.is_empty(), "{again:?} were in hand, and did not come again");
+    for answer in seat.settle(held, &Outcome::DeadLetter).await {
+        assert!(
+            matches!(answer, Err(PortError::Refused(Refusal::NotFound { what: "delivery", .. }))),
+            "{answer:?}"
+        );
+    }
+    tally.none_was_settled_twice();
     let dead = sorted(&stage.read(&format!("{}.dlq", stage.name)).await);
     let mut once = dead.clone();
     once.dedup();
@@ -70,7 +96,8 @@ async fn the_only_broker_is_killed_plainly() {
 }
 
 /// Of three brokers each is killed in its turn, and with it whoever leads partitions, coordinates groups and transactions,
-/// or controls the cluster. Records are written, read and settled all the while: nothing is lost, and nothing is there twice.
+/// or controls the cluster. Records are being settled when it dies, and with two brokers alone a whole wave is written, read,
+/// settled and committed: nothing is lost, and nothing is there twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_three_brokers_is_killed() {
     const STEP: usize = 30;
@@ -80,40 +107,45 @@ async fn each_of_three_brokers_is_killed() {
     let mut seat = Seat::new(stage.flow()).await;
     let (mut tally, mut written) = (Tally::of_thirds(), 0);
     for node in 0..3 {
-        let back = AtomicBool::new(false);
-        let killing = async {
-            tokio::task::block_in_place(|| stage.server.kill_node(node));
-            tokio::task::block_in_place(|| stage.server.start_node(node));
-            stage.answers().await;
-            back.store(true, Ordering::SeqCst);
-        };
-        let settling = async {
-            loop {
-                if tally.settled() == written {
-                    if back.load(Ordering::SeqCst) {
-                        break;
-                    }
-                    for partition in 0..PARTITIONS {
-                        stage.produce(&stage.name, partition, written..written + STEP).await;
-                        written += STEP;
-                    }
-                }
-                let some = seat.take(1).await;
-                tally.settle(&seat, &some).await;
-                let more = seat.take_now(STEP).await;
-                tally.settle(&seat, &more).await;
-            }
-        };
-        tokio::join!(killing, settling);
+        written = wave(&stage, written, STEP).await;
+        let killing = stage.order(move |server| server.kill_node(node));
+        tokio::join!(killing, settle_all(&mut seat, &mut tally, written));
+
+        written = wave(&stage, written, STEP).await;
+        settle_all(&mut seat, &mut tally, written).await;
+        let per_partition = i64::try_from(written).unwrap() / i64::from(PARTITIONS);
+        for partition in 0..PARTITIONS {
+            let committed = stage.committed(&stage.name, &stage.name, partition).await;
+            assert_eq!(committed, Some((per_partition, String::new())), "without the broker {node}");
+        }
+        let address = stage.server.address().split(',').nth(node).unwrap();
+        assert!(TcpStream::connect(address).is_err(), "the broker {node} is away");
+        stage.order(move |server| server.start_node(node)).await;
+        stage.answers().await;
     }
     assert_eq!(tally.settled(), written);
     tally.each_was_settled_once();
     let dead = sorted(&stage.read(&format!("{}.dlq", stage.name)).await);
     assert_eq!(dead, tally.dead(), "each dead letter once");
-    let per_partition = i64::try_from(written).unwrap() / i64::from(PARTITIONS);
-    for partition in 0..PARTITIONS {
-        let committed = stage.committed(&stage.name, &stage.name, partition).await;
-        assert_eq!(committed, Some((per_partition, String::new())));
-    }
     tokio::time::timeout(PATIENCE, seat.leave()).await.unwrap();
+}
+
+/// Writes so many records to each of the three partitions. Answers with how many there are now.
+async fn wave(stage: &Stage, written: usize, step: usize) -> usize {
+    let part = |partition: usize| {
+        let from = written + partition * step;
+        stage.produce(&stage.name, i32::try_from(partition).unwrap(), from..from + step)
+    };
+    tokio::join!(part(0), part(1), part(2));
+    written + 3 * step
+}
+
+/// Reads and settles until so many are settled, in small batches.
+async fn settle_all(seat: &mut Seat, tally: &mut Tally, written: usize) {
+    while tally.settled() < written {
+        let some = seat.take(1).await;
+        tally.settle(seat, &some).await;
+        let more = seat.take_now(10).await;
+        tally.settle(seat, &more).await;
+    }
 }

@@ -80,6 +80,13 @@ impl Tally {
         }
     }
 
+    /// For where an answer may have been lost.
+    pub(crate) fn none_was_settled_twice(&self) {
+        for (number, (_, settled)) in &self.all {
+            assert!(*settled <= 1, "{number}");
+        }
+    }
+
     /// The numbers that have to be among the dead letters.
     pub(crate) fn dead(&self) -> Vec<usize> {
         self.dead.iter().copied().collect()

@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A Kafka and a name that no other test uses.
 pub(crate) struct Stage {
-    pub(crate) server: Server,
+    pub(crate) server: Arc<Server>,
     pub(crate) name: String,
     /// How many copies each topic has.
     copies: i32,
@@ -36,7 +36,7 @@ impl Stage {
     /// On the Kafka that all tests share.
     pub(crate) fn shared(test: &str) -> Option<Self> {
         let services = Services::connect();
-        let server = services.kafka()?;
+        let server = Arc::new(services.kafka()?);
         Some(Self { server, name: unique(test), copies: 1, services })
     }
 
@@ -46,7 +46,7 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = services.own(Kind::Kafka)?;
+        let server = Arc::new(services.own(Kind::Kafka)?);
         server.ours_to_break().then(|| Self { server, name: unique(test), copies: 1, services })
     }
 
@@ -63,8 +63,14 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = services.kafka_cluster(3)?;
+        let server = Arc::new(services.kafka_cluster(3)?);
         server.ours_to_break().then(|| Self { server, name: unique(test), copies: 3, services })
+    }
+
+    /// Orders the server about. That takes its time, and everything else goes on meanwhile.
+    pub(crate) async fn order(&self, order: impl FnOnce(&Server) + Send + 'static) {
+        let server = Arc::clone(&self.server);
+        tokio::task::spawn_blocking(move || order(&server)).await.unwrap();
     }
 
     pub(crate) fn config(&self) -> ClientConfig {

@@ -1,6 +1,7 @@
 //! A broker that dies while copies are written.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_engine::port::{Broker as _, Outcome, PortError, Room, Settlement};
@@ -25,6 +26,7 @@ async fn a_broker_that_is_killed_again_and_again_while_messages_are_delayed_lose
     let mut done: BTreeSet<String> = BTreeSet::new();
     let mut kills = 2;
     let mut begun = 0;
+    let mut starting: Option<tokio::task::JoinHandle<()>> = None;
     let running = async {
         while done.len() < MESSAGES {
             let mut read = Vec::new();
@@ -40,16 +42,25 @@ async fn a_broker_that_is_killed_again_and_again_while_messages_are_delayed_lose
                 })
                 .collect();
             while !batch.is_empty() {
-                let settling = broker.settle(&batch);
                 let answers = if kills > 0 && begun > 100 * (3 - kills) {
                     kills -= 1;
-                    let (answers, ()) = tokio::join!(settling, async {
-                        tokio::task::block_in_place(|| stage.server.kill());
-                        tokio::task::block_in_place(|| stage.server.start());
-                    });
+                    if let Some(starting) = starting.take() {
+                        starting.await.unwrap();
+                    }
+                    // Some are being settled when it dies, the others while it is away.
+                    let (before, after) = batch.split_at(batch.len() / 2);
+                    let server = Arc::clone(&stage.server);
+                    let killing = tokio::task::spawn_blocking(move || server.kill());
+                    let (mut answers, killed) = tokio::join!(broker.settle(before), killing);
+                    killed.unwrap();
+                    let refused = broker.settle(after).await;
+                    assert!(refused.iter().all(Result::is_err), "it is away: {refused:?}");
+                    answers.extend(refused);
+                    let server = Arc::clone(&stage.server);
+                    starting = Some(tokio::task::spawn_blocking(move || server.start()));
                     answers
                 } else {
-                    settling.await
+                    broker.settle(&batch).await
                 };
                 let mut left = Vec::new();
                 for (settlement, answer) in batch.into_iter().zip(answers) {

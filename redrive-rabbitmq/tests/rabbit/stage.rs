@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A RabbitMQ and a name that no other test uses.
 pub(crate) struct Stage {
-    pub(crate) server: Server,
+    pub(crate) server: Arc<Server>,
     pub(crate) name: String,
     _services: Services,
 }
@@ -33,7 +33,7 @@ impl Stage {
     /// On the RabbitMQ that all tests share.
     pub(crate) fn shared(test: &str) -> Option<Self> {
         let services = Services::connect();
-        let server = services.rabbitmq()?;
+        let server = Arc::new(services.rabbitmq()?);
         Some(Self { server, name: unique(test), _services: services })
     }
 
@@ -43,7 +43,7 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = services.own(Kind::Rabbitmq)?;
+        let server = Arc::new(services.own(Kind::Rabbitmq)?);
         server.ours_to_break().then(|| Self { server, name: unique(test), _services: services })
     }
 
@@ -53,7 +53,7 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = services.rabbitmq_with(settings)?;
+        let server = Arc::new(services.rabbitmq_with(settings)?);
         server.ours_to_break().then(|| Self { server, name: unique(test), _services: services })
     }
 
