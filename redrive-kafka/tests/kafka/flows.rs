@@ -244,44 +244,61 @@ async fn a_count_changes_hands_with_its_partition() {
     other.stop().await;
 }
 
-/// Messages wait in a delay topic while members join, leave and are dropped: each is tried again when it is due.
+/// Messages wait in a delay topic while members join, leave and are dropped. Each has one copy there, and is tried again once
+/// when it is due, by the member that is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_changes_hands() {
     const ALL: usize = 10;
+    /// Long enough for all the changes, on a busy machine too.
+    const WAIT: Duration = Duration::from_secs(30);
     let Some(stage) = Stage::shared("waits") else { return };
     stage.topics(2).await;
-    let mut company = Company::new(&stage, json!({ "retry": "2s" }), |_, attempt| attempt > 1);
+    let marker = id(&stage, 0, ALL);
+    let at_once = marker.clone();
+    let succeeds = move |message: &Message, attempt| attempt > 1 || *message.id == *at_once;
+    let mut company = Company::new(&stage, json!({ "retry": "30s" }), succeeds);
+    company.kafka.steps = vec![WAIT];
+    company.kafka.longest_delay = WAIT;
     let journal = Arc::clone(&company.journal);
     let all: Vec<String> = (0..2)
         .flat_map(|partition| (0..ALL).map(move |offset| (partition, offset)))
         .map(|(p, o)| id(&stage, p, o))
         .collect();
-    let each = |attempt: u32| {
-        let all = all.clone();
-        move |calls: &[Called]| {
-            all.iter().all(|id| calls.iter().any(|call| call.id == *id && call.attempt == attempt))
-        }
-    };
+    let none_was_tried_again =
+        |when: &str| assert!(journal.calls().iter().all(|call| call.attempt == 1), "{when}");
     stage.produce(&stage.name, 0, 0..ALL).await;
-    stage.produce(&stage.name, 1, 0..ALL).await;
+    stage.produce(&stage.name, 1, ALL..2 * ALL).await;
     let (_, first) = company.join().await;
-    journal.until("all were tried", each(1)).await;
-    let (_, second) = company.join().await;
-    first.stop().await;
-    let (_, third) = company.join().await;
-    give_up(second).await;
-    journal.until("all were tried again", each(2)).await;
     company.settled(&[ALL, ALL]).await;
-    third.stop().await;
+    let (second, other) = company.join().await;
+    none_was_tried_again("as the first one begins to stop");
+    first.stop().await;
+    // It has what the first one had, and with that what waits.
+    stage.produce(&stage.name, 0, 2 * ALL..2 * ALL + 1).await;
+    journal.until("the second one reads", |calls| calls.iter().any(|call| call.id == marker)).await;
+    assert_eq!(journal.of(&marker).last().unwrap().member, second);
+    let (third, last) = company.join().await;
+    none_was_tried_again("as the second one is dropped");
+    give_up(other).await;
+    journal
+        .until("all were tried again", |calls| {
+            all.iter().all(|id| calls.iter().any(|call| call.id == *id && call.attempt == 2))
+        })
+        .await;
+    company.settled(&[ALL + 1, ALL]).await;
+    last.stop().await;
     for id in &all {
-        let attempts: Vec<u32> = journal.of(id).iter().map(|call| call.attempt).collect();
-        // Only what was in the hands of the one that was dropped may be tried once more.
-        assert!(matches!(attempts[..], [1, 2] | [1, 2, 2]), "{id}: {attempts:?}");
+        let calls: Vec<(u32, bool)> =
+            journal.of(id).iter().map(|call| (call.attempt, call.member == third)).collect();
+        assert_eq!(calls, [(1, false), (2, true)], "{id}");
     }
+    let waited = stage.read(&format!("{}.retry.30s", stage.name)).await;
+    assert_eq!(sorted(&waited), (0..2 * ALL).collect::<Vec<_>>(), "one copy of each");
     assert!(stage.read(&format!("{}.dlq", stage.name)).await.is_empty());
 }
 
-/// Members join, leave and are dropped while messages are dead-lettered: each dead letter is there once.
+/// Members join, leave and are dropped while messages are dead-lettered, each after it has had a part: each dead letter is
+/// there once.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_settled_once_while_members_come_and_go() {
     const WAVE: usize = 60;
@@ -310,10 +327,17 @@ async fn dead_letters_are_settled_once_while_members_come_and_go() {
     };
     let (_, first) = company.join().await;
     wave().await;
-    let (_, second) = company.join().await;
-    wave().await;
-    let (_, third) = company.join().await;
-    wave().await;
+    let mut flows = Vec::new();
+    for _ in 0..2 {
+        let (member, flow) = company.join().await;
+        flows.push(flow);
+        eventually("the member has a part", async || {
+            wave().await;
+            journal.calls().iter().any(|call| call.member == member).then_some(())
+        })
+        .await;
+    }
+    let (third, second) = (flows.pop().unwrap(), flows.pop().unwrap());
     first.stop().await;
     wave().await;
     give_up(second).await;
