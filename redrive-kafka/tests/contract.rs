@@ -265,6 +265,11 @@ impl Fixture for OnKafka {
         Box::new(move |n| deaf.fail_settles(n))
     }
 
+    /// Through the one level twice, which has 5 s.
+    fn wait_of_hops(&self) -> Option<Duration> {
+        Some(Duration::from_secs(11))
+    }
+
     fn fail_receives(&self, n: u32) -> bool {
         self.deaf.fail_receives(n);
         true

@@ -101,6 +101,12 @@ pub trait Fixture: Send + Sync {
         false
     }
 
+    /// A wait so long that the broker by itself moves a copy to another place before it is over; nothing where it never
+    /// does, or where a test [asks for it](Self::move_on).
+    fn wait_of_hops(&self) -> Option<Duration> {
+        None
+    }
+
     /// Makes the broker move what waits for a source to other places, as one does that has several; no where a test
     /// cannot do that.
     fn move_on(&self, _address: &str) -> bool {
