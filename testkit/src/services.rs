@@ -24,6 +24,11 @@ use wire::{Answer, Connection, Request};
 
 pub use wire::Kind;
 
+/// Says that a scenario of the contract does not apply to an adapter, and has the closing summary name it.
+pub(crate) fn does_not_apply(scenario: &str, reason: &str) {
+    report::does_not_apply(scenario, reason);
+}
+
 /// The way to the servers.
 #[derive(Debug)]
 pub struct Services {

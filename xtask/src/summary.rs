@@ -1,10 +1,11 @@
 //! The closing words of the test command: how long, on which servers, and what did not run.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::progress::{Step, human};
-use crate::services::{Kind, SkipKind, Status};
+use crate::services::{Kind, Skip, SkipKind, Status};
 
 /// Everything that the summary tells.
 pub(crate) struct Summary<'a> {
@@ -94,14 +95,35 @@ fn servers(status: &Status) -> String {
     for kind in Kind::ALL {
         let _ = writeln!(text, "  {:<10} {}", kind.name(), server(status, kind));
     }
-    if !status.skips.is_empty() {
+    let (scenarios, tests): (Vec<&Skip>, Vec<&Skip>) =
+        status.skips.iter().partition(|skip| skip.kind == SkipKind::Scenario);
+    if !tests.is_empty() {
         text.push_str("did not run\n");
-        for skip in &status.skips {
+        for skip in tests {
             let _ = writeln!(text, "  {}: {}: {}", skip.test, skip.kind, skip.reason);
         }
     }
+    text.push_str(&not_applying(&scenarios));
     if let Some(logs) = &status.kept_logs {
         let _ = writeln!(text, "logs of the servers: {logs}");
+    }
+    text
+}
+
+/// Scenarios of the contract that an adapter cannot pass, since it cannot do what they are about: a line for each reason.
+fn not_applying(scenarios: &[&Skip]) -> String {
+    if scenarios.is_empty() {
+        return String::new();
+    }
+    let mut by_reason: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for skip in scenarios {
+        let (adapter, name) = skip.test.split_once("::").unwrap_or(("", &skip.test));
+        by_reason.entry((adapter, &skip.reason)).or_default().push(name);
+    }
+    let mut text = format!("{} contract scenarios do not apply\n", scenarios.len());
+    for ((adapter, reason), mut names) in by_reason {
+        names.sort_unstable();
+        let _ = writeln!(text, "  {adapter}: {reason}: {}", names.join(", "));
     }
     text
 }
@@ -109,7 +131,7 @@ fn servers(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::{ServerStatus, Skip};
+    use crate::services::ServerStatus;
 
     fn status(kind: SkipKind) -> Status {
         let skip = Skip { test: "kafka::smoke".to_owned(), kind, reason: "no Java".to_owned() };
@@ -142,6 +164,31 @@ mod tests {
         let text = summary(&[], &skipped, false).text();
         assert!(text.contains("kafka::smoke: skipped: no Java"), "{text}");
         assert_eq!(text.lines().last(), Some("test passed in 1m 01s, 1 skipped"));
+    }
+
+    #[test]
+    fn scenarios_that_do_not_apply_are_counted_and_named_by_their_reason() {
+        let skip = |test: &str, reason: &str| Skip {
+            test: test.to_owned(),
+            kind: SkipKind::Scenario,
+            reason: reason.to_owned(),
+        };
+        let skips = vec![
+            skip("redrive-kafka::b", "no lanes"),
+            skip("redrive-kafka::a", "no lanes"),
+            skip("redrive-sqlite::a", "they are one"),
+        ];
+        let status = Status { skips, ..Status::default() };
+        let passed = summary(&[], &status, true);
+        assert!(passed.passed());
+        let text = passed.text();
+        let lines = "\
+3 contract scenarios do not apply
+  redrive-kafka: no lanes: a, b
+  redrive-sqlite: they are one: a
+";
+        assert!(text.contains(lines) && !text.contains("did not run"), "{text}");
+        assert_eq!(text.lines().last(), Some("test passed in 1m 01s"));
     }
 
     #[test]

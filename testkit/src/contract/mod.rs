@@ -7,7 +7,7 @@
 //! Three habits keep the suite true on every store:
 //! - What the ledger shows is awaited ([`eventually`]), never read at once: it may be a projection.
 //! - Time is counted in [ticks](Fixture::tick), and no assertion says that something was quick.
-//! - What an adapter cannot do is skipped by its [`Capabilities`], and the scenario says so.
+//! - What an adapter cannot do is skipped by its [`Capabilities`]; the scenario says so, and the summary of a run names it.
 
 #![expect(clippy::missing_panics_doc, reason = "a scenario that fails panics; that is how a test says so")]
 
@@ -47,9 +47,9 @@ pub use stage::Stage;
 #[doc(no_inline)]
 pub use redrive_engine::port::Capabilities;
 
-/// Says that a scenario does not apply to an adapter. Tests print it, so that a skip is seen.
+/// Says that a scenario does not apply to an adapter. The summary of `cargo xtask test` names it, so that a skip is seen.
 pub fn not_applicable(scenario: &str, why: &str) {
-    eprintln!("{scenario}: not applicable: {why}");
+    crate::services::does_not_apply(scenario, why);
 }
 
 /// Whether nobody keeps order here: then scenarios about it do not apply.

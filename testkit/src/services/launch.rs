@@ -17,10 +17,15 @@ struct Ready {
 /// One per test process. The pipe in the child is never closed by us: its end is the end of this process.
 static OWN: OnceLock<Result<(Child, PathBuf), String>> = OnceLock::new();
 
+/// The socket that the environment names.
+pub(super) fn named() -> Option<PathBuf> {
+    std::env::var_os("REDRIVE_SERVICES").map(PathBuf::from)
+}
+
 /// The socket to use.
 pub(super) fn socket() -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os("REDRIVE_SERVICES") {
-        return Ok(PathBuf::from(named));
+    if let Some(named) = named() {
+        return Ok(named);
     }
     if let Some(up) = of_services_up() {
         return Ok(up);

@@ -27,9 +27,9 @@ use crate::install;
 
 pub(crate) use client::{Supervisor, VARIABLE};
 pub(crate) use maven::{Program, Workshop};
-pub(crate) use protocol::{Kind, SkipKind, Status};
 #[cfg(test)]
-pub(crate) use protocol::{ServerStatus, Skip};
+pub(crate) use protocol::ServerStatus;
+pub(crate) use protocol::{Kind, Skip, SkipKind, Status};
 
 /// `cargo xtask services …`
 #[derive(Subcommand)]

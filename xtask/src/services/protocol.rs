@@ -189,6 +189,8 @@ pub(crate) enum SkipKind {
     NotApplicable,
     /// The run was asked to be quick.
     LeftOut,
+    /// A scenario of the contract that does not apply to an adapter. Its name begins with the crate.
+    Scenario,
 }
 
 impl fmt::Display for SkipKind {
@@ -197,6 +199,7 @@ impl fmt::Display for SkipKind {
             Self::Skipped => "skipped",
             Self::NotApplicable => "not applicable",
             Self::LeftOut => "left out",
+            Self::Scenario => "does not apply",
         })
     }
 }
