@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use redrive_engine::port::{Delivery, PortError, Revoked, Tag};
 use tokio::sync::{Notify, mpsc};
 
@@ -22,6 +22,8 @@ const BYTES: usize = 32 << 20;
 /// What one partition may hold at least, however many there are.
 const LEAST_RECORDS: usize = 100;
 const LEAST_BYTES: usize = 256 << 10;
+/// How long the question whether Kafka answers may take.
+const PROBE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Desk {
@@ -89,6 +91,8 @@ pub(crate) struct Member {
     epochs: Arc<AtomicU32>,
     first_stream: u32,
     metadata_room: usize,
+    /// Whether Kafka did not answer when that was heard of last.
+    away: AtomicBool,
 }
 
 impl fmt::Debug for Member {
@@ -128,6 +132,7 @@ impl Member {
             epochs: ties.epochs,
             first_stream: ties.first_stream,
             metadata_room: ties.metadata_room,
+            away: AtomicBool::new(false),
         }
     }
 
@@ -425,6 +430,9 @@ impl Member {
 
     /// The flow has to hear of something.
     pub(crate) fn report(&self, trouble: PortError) {
+        if matches!(trouble, PortError::Unavailable(_)) {
+            self.away.store(true, Ordering::Release);
+        }
         self.desk().trouble = Some(trouble);
         self.arrived.notify_one();
     }
@@ -432,6 +440,19 @@ impl Member {
 
 /// What the thread that settles asks for.
 impl Member {
+    /// Whether Kafka answers. It is asked only after it was heard that it does not: the client holds a commit back for as long
+    /// as a session lasts, and all that while nobody would know that nothing can be settled.
+    pub(crate) fn answers(&self) -> bool {
+        if !self.away.load(Ordering::Acquire) {
+            return true;
+        }
+        let answers = self.consumer().is_some_and(|consumer| consumer.fetch_metadata(None, PROBE).is_ok());
+        if answers {
+            self.away.store(false, Ordering::Release);
+        }
+        answers
+    }
+
     /// Takes deliveries to end them; no for one that is not ours any more.
     pub(crate) fn take(&self, tags: &[Tag]) -> Vec<bool> {
         let mut desk = self.desk();

@@ -101,9 +101,13 @@ fn settle(with: &Settling, way: &mut Way, entries: &mut [Entry]) {
     for (place, (entry, taken)) in entries.iter_mut().zip(taken).enumerate() {
         if taken { ours.push(place) } else { entry.gone() }
     }
+    let (ours, held) = if with.member.answers() { (ours, Vec::new()) } else { (Vec::new(), ours) };
     match way {
         Way::Transactional(way) => way.settle(entries, ours),
         Way::Plain(way) => way.settle(entries, ours),
+    }
+    for place in held {
+        entries[place].away("nothing can be settled: Kafka does not answer");
     }
     let open: Vec<Tag> =
         entries.iter().filter(|entry| !matches!(entry.answer, Some(Ok(_)))).map(|entry| entry.tag).collect();

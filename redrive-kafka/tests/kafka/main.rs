@@ -12,6 +12,7 @@ mod groups;
 mod halting;
 mod lanes;
 mod positions;
+mod restarting;
 mod settling;
 mod shared_topic;
 mod stage;
