@@ -1,15 +1,18 @@
 //! Topics that change while they are read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::Message as _;
 use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::message::OwnedMessage;
 use rdkafka::producer::{FutureProducer, FutureRecord};
-use redrive_engine::port::{Broker as _, Outcome, Subscription};
-use redrive_kafka::KafkaBroker;
+use redrive_core::headers::Trail;
+use redrive_engine::port::{Broker as _, Clock as _, Outcome, Settlement, Subscription, SystemClock};
+use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow};
 
-use crate::stage::{PATIENCE, Seat, Stage, eventually, numbers, sorted};
+use crate::stage::{PATIENCE, Seat, Stage, StillClock, eventually, numbers, sorted};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_partitions_are_read() {
@@ -18,10 +21,7 @@ async fn new_partitions_are_read() {
     stage.produce(&stage.name, 0, 0..10).await;
     let mut seat = Seat::new(stage.flow()).await;
     let taken = seat.take(10).await;
-    let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
-    let grown =
-        stage.admin().create_partitions(&[NewPartitions::new(&stage.name, 4)], &options).await.unwrap();
-    assert!(grown.iter().all(Result::is_ok), "{grown:?}");
+    grow(&stage, 4).await;
     stage.produce(&stage.name, 3, 10..20).await;
     let more = seat.take(10).await;
     assert_eq!(numbers(&more), (10..20).collect::<Vec<_>>());
@@ -33,6 +33,122 @@ async fn new_partitions_are_read() {
     assert_eq!(stage.committed(&stage.name, &stage.name, 0).await, Some((10, String::new())));
     assert_eq!(stage.committed(&stage.name, &stage.name, 3).await, Some((10, String::new())));
     seat.leave().await;
+}
+
+/// Delay topics stay as they are when the source grows: a record of a new partition waits where a producer of Kafka would
+/// send its key, and comes when it is due, whose ever it lies between.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_new_partitions_bring_waits_in_fewer() {
+    const EACH: usize = 10;
+    let Some(stage) = Stage::shared("outgrown") else { return };
+    let like = format!("{}.like", stage.name);
+    stage.topic(&stage.name, 2, &[]).await;
+    stage.topic(&like, 2, &[]).await;
+    let step = Duration::from_secs(5);
+    let flow =
+        KafkaFlow { delay: DelayMode::Cascade, steps: vec![step], longest_delay: step * 2, ..stage.flow() };
+    let subscription = Subscription::new(flow.flow.clone(), stage.name.as_str());
+    let broker = KafkaBroker::new(flow.clone()).unwrap();
+    broker.apply(&broker.plan(&subscription).await.unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(broker)).await.unwrap();
+    let mut seat = Seat::new(flow).await;
+    grow(&stage, 4).await;
+    let mut config = stage.config();
+    let producer: FutureProducer = config.set("partitioner", "murmur2_random").create().unwrap();
+    let mut expected = BTreeMap::new();
+    for (partition, from) in [(0, 0), (3, EACH)] {
+        stage.produce(&stage.name, partition, from..from + EACH).await;
+        for number in from..from + EACH {
+            let key = number.to_string();
+            let sent = producer.send(FutureRecord::<_, str>::to(&like).key(&key), PATIENCE).await.unwrap();
+            expected.insert(number, if partition < 2 { partition } else { sent.partition });
+        }
+    }
+    let taken = seat.take(2 * EACH).await;
+    // Those of both partitions by turns, and the last one that is written first.
+    let begun = SystemClock::default().now() + step;
+    let due = |number: usize| {
+        let place = 2 * (EACH - 1 - number % EACH) + number / EACH;
+        begun + Duration::from_millis(50 * u64::try_from(place).unwrap())
+    };
+    let batch: Vec<Settlement> = taken
+        .iter()
+        .zip(numbers(&taken))
+        .map(|(one, number)| {
+            let mut settlement = Settlement::plain(one.clone(), Outcome::Delay { until: due(number) });
+            let mut trail = Trail { attempt: 1, ..Trail::default() };
+            trail.origin.topic = Some((&*one.source.name).into());
+            (trail.origin.partition, trail.origin.offset) = (one.source.partition, one.source.offset);
+            settlement.trail = Some(Box::new(trail));
+            settlement
+        })
+        .collect();
+    assert!(seat.broker.settle(&batch).await.iter().all(Result::is_ok));
+    let mut again = Vec::new();
+    while again.len() < 2 * EACH {
+        for one in seat.take(1).await {
+            let number = numbers(std::slice::from_ref(&one))[0];
+            assert!(SystemClock::default().now() >= due(number), "never early");
+            assert_eq!(one.ready_at, due(number));
+            assert_eq!(one.trail.origin.partition, Some(if number < EACH { 0 } else { 3 }));
+            again.push(one);
+        }
+    }
+    let came = numbers(&again);
+    let mut in_order: Vec<usize> = (0..2 * EACH).collect();
+    in_order.sort_by_key(|number| due(*number));
+    assert_eq!(came, in_order, "in the order of their due times, each once");
+    seat.end(&again, &Outcome::Ack).await;
+    let waited = stage.read(&format!("{}.retry.5s", stage.name)).await;
+    let by_number = |one: &OwnedMessage| (sorted(std::slice::from_ref(one))[0], one.partition());
+    assert_eq!(waited.iter().map(by_number).collect::<BTreeMap<_, _>>(), expected);
+    assert_eq!(waited.len(), 2 * EACH);
+    seat.leave().await;
+}
+
+/// With `latest`, a partition that is added is read from where it ended when it was found.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_partitions_are_read_from_their_end_where_that_is_said() {
+    let Some(stage) = Stage::shared("latest") else { return };
+    stage.topics(1).await;
+    let mut flow = stage.flow();
+    flow.client.options.insert("auto.offset.reset".to_owned(), "latest".to_owned());
+    let clock = Arc::new(StillClock::default());
+    stage.produce(&stage.name, 0, 0..5).await;
+    let mut seat = Seat::with_clock(flow, clock.clone()).await;
+    // Whatever is written once the partition is found comes.
+    let mut next = 10;
+    let mut comes = async |seat: &mut Seat, partition: i32, least: usize| {
+        let taken = eventually("something comes", async || {
+            stage.produce(&stage.name, partition, next..next + 1).await;
+            next += 1;
+            let taken = seat.take_now(100).await;
+            (!taken.is_empty()).then_some(taken)
+        })
+        .await;
+        assert!(numbers(&taken).iter().all(|number| *number >= least), "{:?}", numbers(&taken));
+        // All that were written behind it do.
+        let rest = seat.take(next - 1 - numbers(&taken).last().unwrap()).await;
+        seat.end(&taken, &Outcome::Ack).await;
+        seat.end(&rest, &Outcome::Ack).await;
+        next
+    };
+    let before = comes(&mut seat, 0, 10).await;
+    clock.stand_still(true);
+    grow(&stage, 2).await;
+    stage.produce(&stage.name, 1, 5..10).await;
+    clock.stand_still(false);
+    let after = comes(&mut seat, 1, before).await;
+    let written = i64::try_from(after - before).unwrap() + 5;
+    assert_eq!(stage.committed(&stage.name, &stage.name, 1).await, Some((written, String::new())));
+    seat.leave().await;
+}
+
+async fn grow(stage: &Stage, partitions: usize) {
+    let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+    let new = NewPartitions::new(&stage.name, partitions);
+    let grown = stage.admin().create_partitions(&[new], &options).await.unwrap();
+    assert!(grown.iter().all(Result::is_ok), "{grown:?}");
 }
 
 /// Where dead letters have fewer partitions than the source, the plan says what is lost by it. What has no partition of its
