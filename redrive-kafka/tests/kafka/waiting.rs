@@ -10,6 +10,7 @@ use redrive_engine::port::{
 };
 use redrive_kafka::{DelayMode, KafkaBroker, KafkaFlow, Role};
 
+use crate::ahead::write_waiting;
 use crate::stage::{PATIENCE, Seat, Stage, eventually, numbers};
 
 fn now() -> Timestamp {
@@ -199,8 +200,15 @@ async fn roles_can_run_apart() {
     all.sort_unstable();
     assert_eq!(all, (0..10).collect::<Vec<_>>());
     retry.end(&again, &Outcome::Ack).await;
-    assert!(retry.take_now(10).await.is_empty(), "each comes once");
-    assert!(main.take_now(10).await.is_empty());
+    // What is written behind them all, there and in the source, comes next: each came once.
+    stage.produce(&stage.name, 0, 10..11).await;
+    let behind = main.take(1).await;
+    assert_eq!(numbers(&behind), [10]);
+    let batch: Vec<Settlement> = behind.iter().map(|one| delay(one, now())).collect();
+    assert!(main.broker.settle(&batch).await.iter().all(Result::is_ok));
+    let last = retry.take(1).await;
+    assert_eq!(numbers(&last), [10]);
+    retry.end(&last, &Outcome::Ack).await;
     for seat in [main, mover, retry] {
         seat.leave().await;
     }
@@ -252,7 +260,11 @@ async fn a_mode_changes_under_what_was_left_to_the_mover(mode: DelayMode, togeth
     assert!(now() >= until, "{mode:?}: never early");
     assert_eq!(numbers(&again), (0..5).collect::<Vec<_>>(), "{mode:?}");
     reader.end(&again, &Outcome::Ack).await;
-    assert!(reader.take_now(10).await.is_empty(), "{mode:?}: each once");
+    // What is written behind them comes next.
+    write_waiting(&stage, &level, 5..6, now()).await;
+    let last = reader.take(1).await;
+    assert_eq!(numbers(&last), [5], "{mode:?}: each once");
+    reader.end(&last, &Outcome::Ack).await;
     reader.leave().await;
     if let Some(mover) = mover {
         mover.leave().await;
@@ -382,13 +394,20 @@ async fn what_waits_by_an_earlier_schedule_is_read() {
         seat.end(&again, &Outcome::Ack).await;
         seat.leave().await;
 
-        // Nothing is left there: it is not read any more, and comes once.
+        // Nothing is left there: it is not read any more.
         stage.produce(&stage.name, 0, 5..6).await;
-        let mut seat = Seat::new(after).await;
+        let mut seat = Seat::new(after.clone()).await;
         let last = seat.take(1).await;
         assert_eq!(numbers(&last), [5], "{mode:?}");
-        assert!(seat.take_now(10).await.is_empty(), "{mode:?}");
         seat.end(&last, &Outcome::Ack).await;
+        seat.leave().await;
+
+        // Something is there again: it comes, and nothing that lies before it.
+        write_waiting(&stage, &format!("{}.retry.1s", stage.name), 6..7, now()).await;
+        let mut seat = Seat::new(after).await;
+        let behind = seat.take(1).await;
+        assert_eq!(numbers(&behind), [6], "{mode:?}: each once");
+        seat.end(&behind, &Outcome::Ack).await;
         seat.leave().await;
     }
 }
