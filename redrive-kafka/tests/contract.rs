@@ -16,6 +16,7 @@ use testkit::Services;
 use testkit::clock::TestClock;
 use testkit::contract::{Fixture, Ports, eventually};
 use testkit::faulty::{Deaf, Faulty, FaultyLedger};
+use testkit::kafka::Kafka;
 use testkit::services::Server;
 
 /// The topics that scenarios write to without a flow that would make them.
@@ -45,20 +46,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// The topics of a test go with it: a broker with thousands of them is slow for all others.
 impl Drop for OnKafka {
     fn drop(&mut self) {
-        let (admin, prefix) = (self.admin(), self.prefix.clone());
-        let delete = move || {
-            let found = admin.inner().fetch_metadata(None, Duration::from_secs(10)).ok()?;
-            let of_test = found
-                .topics()
-                .iter()
-                .map(rdkafka::metadata::MetadataTopic::name)
-                .filter(|name| name.starts_with(&prefix));
-            let names: Vec<&str> = of_test.collect();
-            let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
-            runtime.block_on(admin.delete_topics(&names, &AdminOptions::new())).ok().map(drop)
-        };
+        let (kafka, prefix) = (Kafka::at(self.server.address()), self.prefix.clone());
         // On a thread of its own: a test's runtime may be this one.
-        let _ = std::thread::spawn(delete).join();
+        let _ = std::thread::spawn(move || kafka.delete_all(&prefix)).join();
     }
 }
 

@@ -92,6 +92,19 @@ impl Kafka {
         });
     }
 
+    /// Deletes the topics whose names begin so, as far as that can be done: a broker with thousands of them is slow for all
+    /// others.
+    pub fn delete_all(&self, prefix: &str) {
+        let admin = self.admin();
+        let Ok(found) = admin.inner().fetch_metadata(None, ANSWER) else { return };
+        let topics = found.topics().iter().map(rdkafka::metadata::MetadataTopic::name);
+        let names: Vec<&str> = topics.filter(|name| name.starts_with(prefix)).collect();
+        if !names.is_empty() {
+            // Nobody waits for it.
+            let _ = block_on(admin.delete_topics(&names, &AdminOptions::new()));
+        }
+    }
+
     /// Drops what lies before an offset of a partition, as retention does; all of it at [`Offset::End`].
     pub fn drop_before(&self, topic: &str, partition: i32, offset: Offset) {
         let mut list = TopicPartitionList::new();

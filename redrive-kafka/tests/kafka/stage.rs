@@ -26,10 +26,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) struct Stage {
     pub(crate) server: Arc<Server>,
     pub(crate) name: String,
+    shared: bool,
     /// How many copies each topic has.
     copies: i32,
     #[allow(dead_code, reason = "kept, since the servers go with it; some tests ask it for more")]
     pub(crate) services: Services,
+}
+
+/// The topics of a test go with it, where the broker does not.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.shared {
+            let (kafka, name) = (self.kafka(), self.name.clone());
+            // On a thread of its own: a test's runtime may be this one.
+            let _ = std::thread::spawn(move || kafka.delete_all(&name)).join();
+        }
+    }
 }
 
 impl Stage {
@@ -37,7 +49,7 @@ impl Stage {
     pub(crate) fn shared(test: &str) -> Option<Self> {
         let services = Services::connect();
         let server = Arc::new(services.kafka()?);
-        Some(Self { server, name: unique(test), copies: 1, services })
+        Some(Self { server, name: unique(test), shared: true, copies: 1, services })
     }
 
     /// On a Kafka of its own, to be broken.
@@ -47,7 +59,13 @@ impl Stage {
             return None;
         }
         let server = Arc::new(services.own(Kind::Kafka)?);
-        server.ours_to_break().then(|| Self { server, name: unique(test), copies: 1, services })
+        server.ours_to_break().then(|| Self {
+            server,
+            name: unique(test),
+            shared: false,
+            copies: 1,
+            services,
+        })
     }
 
     /// On a Kafka of its own with these settings; none where one was given, whose settings are its owner's.
@@ -64,7 +82,13 @@ impl Stage {
             return None;
         }
         let server = Arc::new(services.kafka_cluster(3)?);
-        server.ours_to_break().then(|| Self { server, name: unique(test), copies: 3, services })
+        server.ours_to_break().then(|| Self {
+            server,
+            name: unique(test),
+            shared: false,
+            copies: 3,
+            services,
+        })
     }
 
     /// Orders the server about. That takes its time, and everything else goes on meanwhile.
