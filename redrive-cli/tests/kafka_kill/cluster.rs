@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders};
+use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders, OwnedMessage};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use testkit::Services;
@@ -15,6 +15,25 @@ use testkit::services::{Kind, Server};
 
 /// The limit of one question.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// A copy that waits, or has waited.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hop {
+    pub(crate) id: String,
+    /// How many attempts were made before it.
+    pub(crate) attempt: String,
+    pub(crate) topic: String,
+    /// The topics that it still has to pass.
+    pub(crate) rest: String,
+}
+
+/// A header's value; nothing where there is none.
+fn header(record: &OwnedMessage, key: &str) -> String {
+    let found = record.headers().and_then(|all| all.iter().find(|header| header.key == key));
+    found
+        .and_then(|header| header.value)
+        .map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
+}
 
 /// A Kafka, and a name that no other test uses.
 pub(crate) struct Cluster {
@@ -96,12 +115,40 @@ impl Cluster {
     pub(crate) fn found(&self, suffix: &str) -> BTreeMap<String, usize> {
         let mut found: BTreeMap<String, usize> = BTreeMap::new();
         for record in self.kafka().read(&format!("{}{suffix}", self.name)) {
-            let headers = record.headers().unwrap();
-            let id = headers.iter().find(|header| header.key == "message-id").unwrap();
-            let id = String::from_utf8(id.value.unwrap().to_vec()).unwrap();
-            *found.entry(id).or_default() += 1;
+            *found.entry(header(&record, "message-id")).or_default() += 1;
         }
         found
+    }
+
+    /// What a reader of committed records finds in the flow's delay topics.
+    pub(crate) fn hops(&self) -> Vec<Hop> {
+        let looking: BaseConsumer = self.client().create().unwrap();
+        let (levels, single) = (format!("{}.retry.", self.name), format!("{}-retry", self.name));
+        let all = eventually("the names of all topics", || {
+            looking.fetch_metadata(None, ANSWER).map_err(|error| error.to_string())
+        });
+        let of_flow = all.topics().iter().filter(|topic| {
+            let name = topic.name();
+            name.starts_with(&levels) || name == single
+        });
+        let is_used = |topic: &str, partition: i32| {
+            let ends = eventually("the ends of a partition", || {
+                looking.fetch_watermarks(topic, partition, ANSWER).map_err(|error| error.to_string())
+            });
+            ends.0 < ends.1
+        };
+        // To read a topic takes a while, and most levels are for other waits.
+        let used = of_flow
+            .filter(|topic| topic.partitions().iter().any(|partition| is_used(topic.name(), partition.id())));
+        let records = used.flat_map(|topic| self.kafka().read(topic.name()));
+        records
+            .map(|record| Hop {
+                id: header(&record, "message-id"),
+                attempt: header(&record, "x-retry-attempt"),
+                topic: record.topic().to_owned(),
+                rest: header(&record, "x-delay-route"),
+            })
+            .collect()
     }
 
     /// Kills the broker and starts it again; waits until it answers, and the coordinator of the flow's group with it.

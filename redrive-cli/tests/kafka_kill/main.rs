@@ -1,10 +1,11 @@
 //! Kills the real binary on a real Kafka at every named moment, and at random ones, and counts.
 //!
 //! Nothing is lost, no message is tried more often than its budget and the attempts that were in flight, and with
-//! transactions every dead letter and every parked message is there exactly once for who reads committed records.
+//! transactions every retry record, dead letter and parked message is there exactly once for who reads committed records.
 
 mod blocking;
 mod cluster;
+mod count;
 #[path = "../kill/http.rs"]
 #[allow(dead_code, reason = "the embedded test uses more of it")]
 mod http;
@@ -17,91 +18,15 @@ mod setting;
 mod standing;
 
 use cluster::{Cluster, eventually};
+use count::{Count, Way};
 use http::Journal;
 use member::{Member, Seat};
 use redrive::core::{Random as _, SplitMix64};
 use redrive::engine::fail;
 use scenario::{BUDGET, check_ledger, each, messages, rounds};
-use setting::Setting;
 
 /// How many scenarios run at once: most of their time they wait until Kafka has noticed that a member is gone.
 const AT_ONCE: usize = 5;
-
-/// How a flow settles, and what may therefore be there twice after a kill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Nothing.
-    Transactional,
-    /// Copies whose originals were not released yet, and so the attempts that follow.
-    Plain,
-    /// Dead letters whose originals waited in the ledger.
-    LedgerFirst,
-}
-
-impl Way {
-    fn setting<'a>(self, cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
-        let (settle, delay) = match self {
-            Self::Transactional => ("transactional", "cascade"),
-            Self::Plain => ("plain", "cascade"),
-            Self::LedgerFirst => ("transactional", "ledger"),
-        };
-        Setting {
-            cluster,
-            handler: journal.address,
-            settle,
-            delay,
-            retries: "retry: 20ms x3",
-            concurrency: 4,
-            order_by: "none",
-        }
-    }
-}
-
-/// What is counted in the end.
-struct Count<'a> {
-    cluster: &'a Cluster,
-    journal: &'a Journal,
-    way: Way,
-    /// How many attempts of a message may have been in flight at the kills.
-    kills: usize,
-    when: &'a str,
-}
-
-impl Count<'_> {
-    fn check(&self, messages: &[(String, &str)]) {
-        let Self { cluster, journal, way, kills, when } = self;
-        let (dead, parked) = (cluster.found(".dlq"), cluster.found(".parking"));
-        let calls = journal.calls();
-        for (id, body) in messages {
-            let answers = calls.get(id).cloned().unwrap_or_default();
-            let (dead, parked) = (dead.get(id).copied().unwrap_or(0), parked.get(id).copied().unwrap_or(0));
-            let found =
-                format!("{when}: {id} ({body}): {answers:?}, {dead} times dead, {parked} times parked");
-            match *body {
-                "ok" | "flaky" => {
-                    assert!(answers.contains(&200), "lost: {found}");
-                    assert_eq!((dead, parked), (0, 0), "{found}");
-                }
-                "bad" => assert!(parked > 0 && dead == 0, "lost: {found}"),
-                _ => assert!(dead > 0 && parked == 0, "lost: {found}"),
-            }
-            match way {
-                Way::Transactional => {
-                    assert!(dead + parked <= 1, "there twice: {found}");
-                    let least = if *body == "down" { BUDGET } else { 1 };
-                    assert!((least..=BUDGET + kills).contains(&answers.len()), "over its budget: {found}");
-                }
-                // A copy that is there twice is tried twice, each within its budget and the attempt in flight.
-                Way::Plain | Way::LedgerFirst => {
-                    assert!(dead + parked <= 1 + kills, "there more often than killed: {found}");
-                    assert!(answers.len() <= (BUDGET + 1) * (1 + kills), "over its budget: {found}");
-                }
-            }
-        }
-        let known = |id: &String| messages.iter().any(|(other, _)| other == id);
-        assert!(dead.keys().chain(parked.keys()).all(known), "{when}: {dead:?} {parked:?}");
-    }
-}
 
 /// Lets one member run until nothing is left; it dies when a point is passed for the nth time. How often it died.
 fn scenario(point: &str, nth: usize, way: Way, messages: &[(String, &str)]) -> usize {
