@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::{Cluster, Hop};
 use crate::http::Journal;
-use crate::scenario::{BUDGET, budget};
+use crate::scenario::{budget, most_calls_for_copies};
 use crate::setting::Setting;
 
 /// How a flow settles, and what may therefore be there twice after a kill.
@@ -16,6 +16,12 @@ pub(crate) enum Way {
     Plain,
     /// Dead letters whose originals waited in the ledger.
     LedgerFirst,
+    /// Nothing; what waits does so in one topic.
+    Single,
+    /// Nothing; each wait is one hop.
+    Tiered,
+    /// Nothing; what waits carries no body.
+    Pointer,
 }
 
 impl Way {
@@ -24,6 +30,9 @@ impl Way {
             Self::Transactional => ("transactional", "cascade"),
             Self::Plain => ("plain", "cascade"),
             Self::LedgerFirst => ("transactional", "ledger"),
+            Self::Single => ("transactional", "single"),
+            Self::Tiered => ("transactional", "tiered"),
+            Self::Pointer => ("transactional", "pointer"),
         };
         Setting {
             cluster,
@@ -36,20 +45,18 @@ impl Way {
         }
     }
 
-    /// The most calls for a message. What is there once is called for again only where a call was in flight at a kill. What
-    /// is there twice, as a copy or in the ledger, is called for twice, each within the budget; what the handler takes at
-    /// once has no copy, and what it refuses twice only is taken from then on.
+    /// The most calls for a message. What is there once is called for again only where a call was in flight at a kill.
     fn most_calls(self, body: &str, kills: usize) -> usize {
-        match (self, body) {
-            (Self::Plain | Self::LedgerFirst, "down") => BUDGET * (1 + kills),
-            _ => budget(body) + kills,
+        match self {
+            Self::Plain | Self::LedgerFirst => most_calls_for_copies(body, kills),
+            Self::Transactional | Self::Single | Self::Tiered | Self::Pointer => budget(body) + kills,
         }
     }
 
     /// The most dead letters of a message, and how often it is parked at most.
     const fn most_ends(self, kills: usize) -> (usize, usize) {
         match self {
-            Self::Transactional => (1, 1),
+            Self::Transactional | Self::Single | Self::Tiered | Self::Pointer => (1, 1),
             Self::Plain => (1 + kills, 1 + kills),
             // What is parked at once comes from the source.
             Self::LedgerFirst => (1 + kills, 1),

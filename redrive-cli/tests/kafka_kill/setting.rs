@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::cluster::Cluster;
+use crate::http::ASKED;
 
 /// What the members of a flow have in common.
 pub(crate) struct Setting<'a> {
@@ -23,7 +24,8 @@ pub(crate) struct Setting<'a> {
 
 impl Setting<'_> {
     /// A process that is killed is no message's fault here, so crashes are not held against any. And without its
-    /// breaker, since a handler that is down would hold the flow instead of using the attempts up.
+    /// breaker, since a handler that is down would hold the flow instead of using the attempts up. What a handler asks for
+    /// is the longest wait, so that there are no levels of which nothing is tested.
     pub(crate) fn config(&self) -> String {
         let (name, bootstrap) = (&self.cluster.name, self.cluster.bootstrap());
         let Self { handler, settle, delay, retries, concurrency, order_by, .. } = self;
@@ -40,9 +42,11 @@ flows:
     order_by: {order_by}
     settle: {settle}
     delay: {delay}
+    policy: {{ retry_after: {{ max: {}s }} }}
     crash_limit: 100
     breaker: {{ consecutive: 0, min_calls: 100000 }}
-"
+",
+            ASKED.as_secs()
         )
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a message waits whose handler asks for it.
-pub(crate) const ASKED: Duration = Duration::from_secs(11);
+pub(crate) const ASKED: Duration = Duration::from_secs(21);
 
 /// A handler with a journal of its own, which no crash of Redrive can touch.
 pub(crate) struct Journal {

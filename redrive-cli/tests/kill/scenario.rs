@@ -3,11 +3,34 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use redrive::engine::fail;
 use redrive::engine::port::{EntryState, Filter, Ledger as _, Page};
 use redrive::sqlite::{Options, Store};
 
 /// Attempts that the policy of the test allows: one and three retries.
 pub(crate) const BUDGET: usize = 4;
+
+/// The points that every flow passes whose broker stands apart: those of the engine and of its ledger. What a ledger's
+/// queue takes from people, and what people order, no message does by itself.
+pub(crate) fn beside_the_broker() -> impl Iterator<Item = &'static str> {
+    const NOT_PASSED: [&str; 5] = [
+        "sqlite.after_publish_insert",
+        AT_HOME,
+        "sqlite.after_deed",
+        "sqlite.after_order",
+        "sqlite.after_replay_send",
+    ];
+    fail::EMBEDDED.iter().copied().filter(|point| !NOT_PASSED.contains(point))
+}
+
+/// The point of what comes from the ledger's own queue.
+pub(crate) const AT_HOME: &str = "sqlite.after_settle_write";
+
+/// Which passing of a point a process dies at, and which one instead when there are not so many: the first ones are often
+/// before anything of interest, and a ledger is written a few times before the first message.
+pub(crate) fn passings(point: &str) -> [usize; 2] {
+    if point.starts_with("sqlite.") { [6, 2] } else { [2, 1] }
+}
 
 /// How often a message is called for when nobody is killed, by what the handler does with its body.
 pub(crate) fn budget(body: &str) -> usize {
@@ -16,6 +39,17 @@ pub(crate) fn budget(body: &str) -> usize {
         "later" => 2,
         "flaky" => 3,
         _ => BUDGET,
+    }
+}
+
+/// The most calls for a message of which a kill leaves two, its original and a copy: each has its budget, and the call for
+/// either may have been in flight. What the handler takes or refuses for good at once has no copy that waits, and what it
+/// refuses twice only is taken from then on.
+pub(crate) fn most_calls_for_copies(body: &str, kills: usize) -> usize {
+    match body {
+        "ok" | "bad" => 1 + kills,
+        "down" => BUDGET * (1 + kills) + kills,
+        _ => budget(body) + 2 * kills,
     }
 }
 

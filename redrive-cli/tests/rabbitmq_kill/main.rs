@@ -20,7 +20,10 @@ use redrive::core::{Random as _, SplitMix64};
 use redrive::engine::fail;
 use redrive::engine::port::{EntryState, Ledger as _};
 use redrive::sqlite::{Options, Store};
-use scenario::{BUDGET, budget, check_ledger, each, messages, rounds};
+use scenario::{
+    AT_HOME, BUDGET, beside_the_broker, budget, check_ledger, each, messages, most_calls_for_copies,
+    passings, rounds,
+};
 use server::{Rabbit, eventually};
 
 /// How many scenarios run at once: most of their time they wait.
@@ -83,9 +86,7 @@ impl Count<'_> {
                 _ => assert!(dead > 0 && parked == 0, "lost: {found}"),
             }
             assert!(dead + parked <= 1 + kills, "there more often than killed: {found}");
-            // A copy that is there twice is called for twice, each within the budget; what the handler takes at once has no
-            // copy, and what it refuses twice only is taken from then on.
-            let most = if *body == "down" { BUDGET * (1 + kills) } else { budget(body) + kills };
+            let most = most_calls_for_copies(body, *kills);
             assert!((budget(body)..=most).contains(&answers.len()), "over its budget: {found}");
             twice += usize::from(dead + parked > 1 || answers.len() > budget(body));
         }
@@ -142,20 +143,19 @@ fn scenario(point: &str, nth: usize, way: Way, messages: &[(String, &str)]) -> O
 
 #[test]
 fn nothing_is_lost_at_any_named_moment() {
-    let step = fail::RABBITMQ.iter().map(|point| (*point, Way::Step));
+    let of_broker = fail::RABBITMQ.iter().copied();
+    let step = of_broker.chain(beside_the_broker()).map(|point| (point, Way::Step));
     let levels = fail::RABBITMQ.iter().map(|point| (*point, Way::Levels));
-    let ledger = fail::LEDGER_FIRST.iter().map(|point| (*point, Way::Ledger));
+    let ledger = fail::LEDGER_FIRST.iter().copied().chain([AT_HOME]).map(|point| (point, Way::Ledger));
     let moved = fail::RABBITMQ_MOVES.iter().map(|point| (*point, Way::Ring));
     let all: Vec<(&str, Way)> = step.chain(levels).chain(ledger).chain(moved).collect();
     each(AT_ONCE, &all, |_, (point, way)| {
         let messages = messages(0, 8);
-        // The second time it is passed, when there is one: the first is often before anything of interest.
-        let deaths = match scenario(point, 2, *way, &messages) {
-            None => return,
-            Some(0) => scenario(point, 1, *way, &messages).unwrap_or(1),
-            Some(deaths) => deaths,
-        };
-        assert!(deaths > 0, "{point} was never passed ({way:?})");
+        let died = passings(point).into_iter().any(|nth| {
+            // Nothing to say where there is no RabbitMQ to be had.
+            scenario(point, nth, *way, &messages).is_none_or(|deaths| deaths > 0)
+        });
+        assert!(died, "{point} was never passed ({way:?})");
     });
 }
 
