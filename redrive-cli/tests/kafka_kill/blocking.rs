@@ -14,9 +14,9 @@ use crate::setting::Setting;
 
 /// One attempt and three that block; each wait is long enough for a process to be killed in.
 const RETRIES: &str = "blocking: 1500ms x3";
-const BUDGET: usize = 4;
+pub(crate) const BUDGET: usize = 4;
 
-fn setting<'a>(cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
+pub(crate) fn setting<'a>(cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
     Setting {
         cluster,
         handler: journal.address,
@@ -37,7 +37,7 @@ fn source(test: &str) -> Option<(Cluster, Journal)> {
     Some((cluster, Journal::start()))
 }
 
-fn calls(journal: &Journal, id: &str) -> usize {
+pub(crate) fn calls(journal: &Journal, id: &str) -> usize {
     journal.calls().get(id).map_or(0, Vec::len)
 }
 
@@ -48,7 +48,7 @@ fn tried(journal: &Journal, times: usize) {
     });
 }
 
-fn entry(data: &Path) -> Entry {
+pub(crate) fn entry(data: &Path) -> Entry {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(data, Options::default()).unwrap();

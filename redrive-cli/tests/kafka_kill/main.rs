@@ -17,6 +17,7 @@ mod member;
 mod scenario;
 mod setting;
 mod standing;
+mod taking_over;
 
 use cluster::{Cluster, eventually};
 use count::{Count, Way};

@@ -18,7 +18,7 @@ fn counted(address: &str, counter: &str) -> u64 {
 }
 
 /// Waits until so many dead letters and parked messages are there for who reads committed records.
-fn given_up(cluster: &Cluster, count: usize) {
+pub(crate) fn given_up(cluster: &Cluster, count: usize) {
     eventually("everything that is given up is there", || {
         let found = [".dlq", ".parking"].map(|suffix| cluster.found(suffix).len());
         if found.iter().sum::<usize>() >= count { Ok(()) } else { Err(format!("{found:?} of {count}")) }

@@ -100,6 +100,12 @@ impl Journal {
         through.filter(|(id, _)| seen.insert(id)).map(|(id, _)| id.clone()).collect()
     }
 
+    /// Every call: the message, and the status that it was answered with.
+    #[allow(dead_code, reason = "not every test looks at each of them")]
+    pub(crate) fn in_turn(&self) -> Vec<(String, u16)> {
+        self.calls.lock().unwrap().clone()
+    }
+
     /// The calls, failed ones among them, that were made before their turn: each message of a lane has its turn once the
     /// one in front of it has come through.
     #[allow(dead_code, reason = "not every test keeps an order")]

@@ -123,6 +123,12 @@ impl Member {
         self.child.wait().unwrap();
     }
 
+    /// Whether it has been killed by now.
+    #[allow(dead_code, reason = "not every broker's tests need it")]
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some_and(was_killed)
+    }
+
     /// Waits until it has ended. Yes when it did so because nothing was left to do, no when it was killed.
     pub(crate) fn ended(mut self) -> bool {
         let status =
