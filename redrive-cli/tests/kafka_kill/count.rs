@@ -16,6 +16,8 @@ pub(crate) enum Way {
     Plain,
     /// Dead letters whose originals waited in the ledger.
     LedgerFirst,
+    /// Nothing; but what waited behind another one waited in the ledger, as it does when it fails once more.
+    Lanes,
     /// Nothing; what waits does so in one topic.
     Single,
     /// Nothing; each wait is one hop.
@@ -27,7 +29,7 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) fn setting<'a>(self, cluster: &'a Cluster, journal: &Journal) -> Setting<'a> {
         let (settle, delay) = match self {
-            Self::Transactional => ("transactional", "cascade"),
+            Self::Transactional | Self::Lanes => ("transactional", "cascade"),
             Self::Plain => ("plain", "cascade"),
             Self::LedgerFirst => ("transactional", "ledger"),
             Self::Single => ("transactional", "single"),
@@ -41,7 +43,7 @@ impl Way {
             delay,
             retries: "retry: 20ms x3",
             concurrency: 4,
-            order_by: "none",
+            order_by: if self == Self::Lanes { "key" } else { "none" },
         }
     }
 
@@ -49,14 +51,16 @@ impl Way {
     fn most_calls(self, body: &str, kills: usize) -> usize {
         match self {
             Self::Plain | Self::LedgerFirst => most_calls_for_copies(body, kills),
-            Self::Transactional | Self::Single | Self::Tiered | Self::Pointer => budget(body) + kills,
+            Self::Transactional | Self::Lanes | Self::Single | Self::Tiered | Self::Pointer => {
+                budget(body) + kills
+            }
         }
     }
 
     /// The most dead letters of a message, and how often it is parked at most.
     const fn most_ends(self, kills: usize) -> (usize, usize) {
         match self {
-            Self::Transactional | Self::Single | Self::Tiered | Self::Pointer => (1, 1),
+            Self::Transactional | Self::Lanes | Self::Single | Self::Tiered | Self::Pointer => (1, 1),
             Self::Plain => (1 + kills, 1 + kills),
             // What is parked at once comes from the source.
             Self::LedgerFirst => (1 + kills, 1),
@@ -116,15 +120,16 @@ impl Count<'_> {
         }
         for (id, body) in messages {
             let found = attempts.remove(id.as_str()).unwrap_or_default();
-            let expected: &[&[&str]] = match *body {
-                _ if *way == Way::LedgerFirst => &[&[]],
-                "down" => &[&["1", "2", "3"]],
-                // An attempt that was in flight at a kill is not charged, and the handler refuses twice only.
-                "flaky" => &[&["1", "2"], &["1"], &[]],
-                "later" => &[&["1"]],
-                _ => &[&[]],
+            let found: Vec<&str> = found.into_iter().collect();
+            let fits = match *body {
+                _ if *way == Way::LedgerFirst => found.is_empty(),
+                "down" => found == ["1", "2", "3"],
+                // The handler refuses twice only, an attempt in flight at a kill is not charged, and the ledger may have one
+                // that its topic has not.
+                "flaky" => found.iter().all(|attempt| ["1", "2"].contains(attempt)),
+                "later" => found == ["1"],
+                _ => found.is_empty(),
             };
-            let fits = expected.iter().any(|all| found.iter().eq(all.iter()));
             assert!(fits, "{when} ({way:?}): {id} ({body}) waited after the attempts {found:?}");
         }
         assert!(attempts.is_empty(), "{when}: {attempts:?}");

@@ -75,6 +75,7 @@ fn check(data: &Path, journal: &Journal, when: &str) {
     for (key, bodies) in LANES {
         let expected: Vec<String> = (0..bodies.len()).map(|n| format!("{key}-{n}")).collect();
         assert_eq!(lanes.get(key), Some(&expected), "{when}: {order:?}");
+        assert_eq!(journal.too_early(&expected), [""; 0], "{when}");
     }
 }
 
