@@ -50,10 +50,8 @@ impl Way {
     /// The most calls for a message. What is there once is called for again only where a call was in flight at a kill.
     fn most_calls(self, body: &str, kills: usize) -> usize {
         match self {
-            Self::Plain | Self::LedgerFirst => most_calls_for_copies(body, kills),
-            Self::Transactional | Self::Lanes | Self::Single | Self::Tiered | Self::Pointer => {
-                budget(body) + kills
-            }
+            Self::Plain => most_calls_for_copies(body, kills),
+            _ => budget(body) + kills,
         }
     }
 

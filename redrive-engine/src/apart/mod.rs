@@ -7,6 +7,7 @@
 //!
 //! Beside its source the flow reads the ledger's own queue ([`home_of`]): followers, replays, retries at once.
 
+mod again;
 mod bodies;
 mod duties;
 mod errands;

@@ -3,7 +3,7 @@
 //! A copy that comes back from the broker may have been sent another way meanwhile, or have come to an end. So the ledger
 //! is asked for each before it is handed out, and what is not expected any more is released there at once. What the ledger
 //! knows nothing of may have been resolved before the ledger was lost, which the broker knows, or be somebody else's, which
-//! the adapter knows.
+//! the adapter knows. Where the ledger is written first for every wait, it is asked for what is no copy, too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -241,13 +241,15 @@ impl Merged {
         }
         let copies = std::mem::take(&mut self.asking);
         let (inner, reads, asked) = (Arc::clone(&self.inner), Arc::clone(&self.reads), copies.clone());
-        let answer = tokio::spawn(async move { inner.judge(&reads, &asked).await });
+        let answer = tokio::spawn(async move { inner.judge_all(&reads, &asked).await });
         self.asked = Some(Question { copies, answer });
     }
 
     /// Puts copies aside until the ledger has been asked for them.
     fn sift(&mut self) {
-        let copies = self.from_outer.extract_if(.., |delivery| entry_of(delivery).is_some());
+        let asks =
+            |delivery: &mut Delivery| entry_of(delivery).is_some() || self.inner.may_come_again(delivery);
+        let copies = self.from_outer.extract_if(.., asks);
         for copy in copies {
             // Before the ledger is asked: a person's deed that it does not know of yet then waits for this one, and one
             // that it knows of makes this one spent.
@@ -331,6 +333,22 @@ async fn stands_still(stands: &mut watch::Receiver<bool>) {
 }
 
 impl Inner {
+    /// What becomes of copies that came back, and of what the ledger may have already.
+    async fn judge_all(
+        &self,
+        subscription: &Subscription,
+        asked: &[Delivery],
+    ) -> Result<Vec<Judgement>, PortError> {
+        let is_copy = |delivery: &&Delivery| entry_of(delivery).is_some();
+        let copies: Vec<Delivery> = asked.iter().filter(is_copy).cloned().collect();
+        let fresh: Vec<&Delivery> = asked.iter().filter(|delivery| !is_copy(delivery)).collect();
+        let mut known = self.known(&fresh).await?.into_iter();
+        let mut judged = self.judge(subscription, &copies).await?.into_iter();
+        let of_fresh = |known| if known { Judgement::Drop } else { Judgement::HandOut };
+        let next = |delivery| if is_copy(&delivery) { judged.next() } else { known.next().map(of_fresh) };
+        Ok(asked.iter().filter_map(next).collect())
+    }
+
     /// What becomes of copies that came back.
     async fn judge(
         &self,
