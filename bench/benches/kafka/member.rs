@@ -72,6 +72,13 @@ impl Member {
 }
 
 impl Process {
+    /// Makes it stand still where it is, or go on.
+    pub(crate) fn stand_still(&self, still: bool) -> Measured<()> {
+        let (signal, process) = (if still { "-STOP" } else { "-CONT" }, self.child.id().to_string());
+        let sent = Command::new("kill").args([signal, &process]).status()?;
+        if sent.success() { Ok(()) } else { Err(format!("kill {signal} {process}: {sent}").into()) }
+    }
+
     /// Kills it, as kill -9 does.
     pub(crate) fn kill(mut self) -> Measured<Instant> {
         self.child.kill()?;
