@@ -71,8 +71,14 @@ impl Stage {
     /// On a Kafka of its own with these settings; none where one was given, whose settings are its owner's.
     pub(crate) fn with_settings(test: &str, settings: &str) -> Option<Self> {
         let services = Services::connect();
-        let server = services.kafka_with(settings)?;
-        server.ours_to_break().then(|| Self { server, name: unique(test), copies: 1, services })
+        let server = Arc::new(services.kafka_with(settings)?);
+        server.ours_to_break().then(|| Self {
+            server,
+            name: unique(test),
+            shared: false,
+            copies: 1,
+            services,
+        })
     }
 
     /// On three brokers of its own, to be broken; each topic is on all of them.
