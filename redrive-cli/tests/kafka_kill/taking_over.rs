@@ -69,10 +69,12 @@ fn two_members_settle_what_a_third_one_left_in_its_transaction() {
     cluster.make_source(PARTITIONS);
     let config = Way::Transactional.setting(&cluster, &journal).config();
     let seats = ["a.db", "b.db", "c.db"].map(|name| Seat { config: &config, data: folder.path().join(name) });
+    // What comes through at once needs no transaction: it tells that there is a member that has partitions.
+    let mut written: Vec<(String, &str)> = messages(0, 1);
+    cluster.produce(&written, PARTITIONS);
     let mut dies = seats[0].start(false, Some("kafka.before_commit:2")).expect("there is nothing to settle");
+    eventually("it has partitions", || if journal.begun() > 0 { Ok(()) } else { Err("no call".to_owned()) });
     let others = [1, 2].map(|which| seats[which].start(false, None).unwrap());
-    let mut written: Vec<(String, &str)> = Vec::new();
-    // It may take a while until it has partitions beside the others.
     while !dies.is_dead() {
         let wave = messages(written.len(), WAVE);
         cluster.produce(&wave, PARTITIONS);
