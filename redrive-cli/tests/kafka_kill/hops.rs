@@ -9,11 +9,15 @@ use crate::{check_ledger, each};
 /// How many messages wait.
 const WAITING: usize = 4;
 
-/// The hops of the flow so far: those of the first topic of a way, and those of the last.
+/// A message whose retries come first: whatever is made at the first transaction is there then, and the others' way is planned
+/// as soon as they have failed.
+const WARM: &str = "warm";
+
+/// The hops of what waits long so far: those that have another one before them, and the last ones.
 fn hops(cluster: &Cluster) -> (usize, usize) {
-    let hops = cluster.hops();
-    let last = hops.iter().filter(|hop| hop.rest.is_empty()).count();
-    (hops.len() - last, last)
+    let hops = cluster.hops().into_iter().filter(|hop| hop.id != WARM);
+    let (last, first): (Vec<_>, Vec<_>) = hops.partition(|hop| hop.rest.is_empty());
+    (first.len(), last.len())
 }
 
 /// A message waits for 21 s, which are 12 s and, within its slack, another level: two hops, also when it is planned late. It is moved on once, and called for when it is due, also when
@@ -31,26 +35,33 @@ fn what_is_moved_on_is_there_once_whenever_the_process_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::start();
         cluster.make_source(2);
-        let messages: Vec<(String, &str)> =
-            (0..WAITING).map(|number| (format!("message-{number}"), "later")).collect();
-        cluster.produce(&messages, 2);
         let config = way.setting(&cluster, &journal).config();
         let seat = Seat { config: &config, data: folder.path().join("kill.db") };
         // Another process than the one that has them moved: what that one commits first is a move.
         let first = seat.start(false, None).unwrap();
-        eventually("all wait", || match hops(&cluster) {
-            (WAITING, 0) => Ok(()),
+        let mut messages = vec![(WARM.to_owned(), "flaky")];
+        cluster.produce(&messages, 1);
+        eventually("it settles", || {
+            if journal.order() == [WARM] { Ok(()) } else { Err(format!("{:?}", journal.calls())) }
+        });
+        messages.extend((0..WAITING).map(|number| (format!("message-{number}"), "later")));
+        cluster.produce(&messages[1..], 2);
+        // On a machine that is very busy some may have been planned too late for a second hop.
+        let (long, short) = eventually("all wait", || match hops(&cluster) {
+            (long, short) if long > 0 && long + short == WAITING => Ok((long, short)),
             other => Err(format!("{other:?}")),
         });
         first.stop();
         let when = format!("{point}:1 of a move");
         let died = !seat.start(true, Some(&format!("{point}:1"))).is_some_and(Member::ended);
         assert!(died, "{when} ({way:?}): it was not passed");
-        assert!(journal.calls().values().all(|answers| answers == &[503]), "{when}: {:?}", journal.calls());
-        let (waiting, moved) = hops(&cluster);
+        let calls = journal.calls();
+        let once = |(id, _): &(String, &str)| calls.get(id).is_some_and(|answers| answers == &[503]);
+        assert!(messages[1..].iter().all(once), "{when}: {calls:?}");
+        let found = hops(&cluster);
         // Of a transaction that was not committed nothing is seen.
         let is_seen = *point == "kafka.after_commit" || *way == Way::Plain;
-        assert_eq!((waiting, moved > 0), (WAITING, is_seen), "{when} ({way:?}): {moved} are moved");
+        assert_eq!((found.0, found.1 > short), (long, is_seen), "{when} ({way:?}): {found:?} of {short}");
         assert!(seat.start(true, None).is_some_and(Member::ended), "{when}");
         // No call was in flight: only what is there twice is called for once more.
         let kills = usize::from(*way == Way::Plain);
