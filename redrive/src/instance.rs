@@ -230,13 +230,19 @@ impl Instance {
     }
 
     /// Waits until nothing has been ready, running or waiting in any flow's queue for so long.
+    ///
+    /// A look at a broker takes its time, and a message that goes from one topic to another meanwhile may be seen in neither.
+    /// So two looks have to say so, the one begun so long after the other.
     pub async fn idle(&self, long: Duration) {
-        let mut since = self.clock.monotonic();
+        let mut since = None;
         loop {
+            let begun = self.clock.monotonic();
             if self.is_busy().await {
-                since = self.clock.monotonic();
-            } else if self.clock.monotonic().saturating_sub(since) >= long {
+                since = None;
+            } else if since.is_some_and(|since| begun.saturating_sub(since) >= long) {
                 return;
+            } else {
+                since = since.or_else(|| Some(self.clock.monotonic()));
             }
             tokio::time::sleep(long.min(Duration::from_millis(50))).await;
         }

@@ -45,8 +45,10 @@ async fn play(arguments: &DemoArguments) -> Result<ExitCode, Problem> {
     let mut stage = Stage::set(arguments.speed()).await?;
     let mut view = View::new(arguments.headless);
     let came = tokio::select! {
-        came = acts(&mut stage, &mut view, arguments) => Some(came),
+        // Whoever sees the first line may end it: signals are listened to by then.
+        biased;
         () = told_to_end() => None,
+        came = acts(&mut stage, &mut view, arguments) => Some(came),
     };
     drop(view);
     let ended = stage.end(came.is_none()).await;

@@ -20,9 +20,9 @@ fn hops(cluster: &Cluster) -> (usize, usize) {
     (first.len(), last.len())
 }
 
-/// A message waits for 21 s, which are 12 s and, within its slack, another level: two hops, also when it is planned late. It is moved on once, and called for when it is due, also when
-/// the process dies between two hops: no call was in flight, so none is made again. Without transactions the copy that was written
-/// may be there twice.
+/// A message waits for 21 s, which are 12 s and, within its slack, another level: two hops, also when it is planned late. It is
+/// moved on once, and called for when it is due, also when the process dies between two hops: no call was in flight, so none is
+/// made again. Without transactions the copy that was written may be there twice.
 #[test]
 fn what_is_moved_on_is_there_once_whenever_the_process_is_killed() {
     let moved = [Way::Transactional, Way::Pointer].into_iter().flat_map(|way| {
