@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::guard::{BreakerConfig, BreakerState};
+use redrive_engine::Flow;
 use redrive_engine::port::Outcome;
 use testkit::handler::{Door, Step};
 
@@ -18,6 +19,16 @@ fn fail_together(bench: &Bench) -> Arc<Door> {
     }
     bench.partitions.publish(0, &ALL);
     door
+}
+
+/// All of them have failed, and the first one has begun its second attempt.
+async fn until_the_first_is_tried_again(bench: &Bench) -> Flow {
+    let door = fail_together(bench);
+    let flow = bench.start(bench.spec("10s forever")).await;
+    bench.called(4).await;
+    door.open();
+    bench.called(5).await;
+    flow
 }
 
 /// Those that were settled, in their order, each of which has to be done.
@@ -69,7 +80,7 @@ async fn the_first_place_is_tried_first_whoever_failed_first() {
     bench.partitions.publish(0, &ALL);
     let flow = bench.start(bench.spec("10s forever")).await;
     bench.comes("blocked", true, || flow.is_blocked()).await;
-    let of = |flow: &redrive_engine::Flow| flow.alarms().pop().map(|alarm| alarm.text).unwrap_or_default();
+    let of = |flow: &Flow| flow.alarms().pop().map(|alarm| alarm.text).unwrap_or_default();
     assert_eq!(of(&flow), "a blocking retry of d holds partition 0");
     tokio::time::sleep(SECOND * 4).await;
     assert_eq!(of(&flow), "a blocking retry of a holds partition 0");
@@ -122,12 +133,7 @@ async fn no_more_is_kept_in_hand_than_was_being_handled() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_gives_all_of_them_back() {
     let bench = Bench::with_ledger();
-    let door = fail_together(&bench);
-    let flow = bench.start(bench.spec("10s forever")).await;
-    bench.called(4).await;
-    door.open();
-    // The second attempt of the first one, then it stops.
-    bench.called(5).await;
+    let flow = until_the_first_is_tried_again(&bench).await;
     flow.stop().await;
     assert_eq!((done(&bench).len(), bench.partitions.unsettled()), (0, 4));
     let flow = bench.start(bench.spec("10s forever")).await;
@@ -141,11 +147,7 @@ async fn a_stop_gives_all_of_them_back() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_writes_all_of_them_down() {
     let bench = Bench::without_ledger();
-    let door = fail_together(&bench);
-    let flow = bench.start(bench.spec("10s forever")).await;
-    bench.called(4).await;
-    door.open();
-    bench.called(5).await;
+    let flow = until_the_first_is_tried_again(&bench).await;
     assert_eq!(done(&bench).len(), 0);
     flow.stop().await;
     written_down(&bench);
@@ -162,11 +164,7 @@ fn written_down(bench: &Bench) {
 #[tokio::test(start_paused = true)]
 async fn a_loss_gives_all_of_them_back() {
     let bench = Bench::with_ledger();
-    let door = fail_together(&bench);
-    let flow = bench.start(bench.spec("10s forever")).await;
-    bench.called(4).await;
-    door.open();
-    bench.called(5).await;
+    let flow = until_the_first_is_tried_again(&bench).await;
     // The first waits once more, the others stand behind it.
     bench.comes("in hand", 4, || flow.in_hand()).await;
     tokio::time::sleep(SECOND).await;
@@ -185,11 +183,7 @@ async fn a_loss_gives_all_of_them_back() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_writes_all_of_them_down() {
     let bench = Bench::without_ledger();
-    let door = fail_together(&bench);
-    let flow = bench.start(bench.spec("10s forever")).await;
-    bench.called(4).await;
-    door.open();
-    bench.called(5).await;
+    let flow = until_the_first_is_tried_again(&bench).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(done(&bench).len(), 0);
     bench.partitions.revoke(0);

@@ -58,27 +58,15 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = Arc::new(services.own(Kind::Kafka)?);
-        server.ours_to_break().then(|| Self {
-            server,
-            name: unique(test),
-            shared: false,
-            copies: 1,
-            services,
-        })
+        let server = services.own(Kind::Kafka)?;
+        Self::ours(services, server, test, 1)
     }
 
     /// On a Kafka of its own with these settings; none where one was given, whose settings are its owner's.
     pub(crate) fn with_settings(test: &str, settings: &str) -> Option<Self> {
         let services = Services::connect();
-        let server = Arc::new(services.kafka_with(settings)?);
-        server.ours_to_break().then(|| Self {
-            server,
-            name: unique(test),
-            shared: false,
-            copies: 1,
-            services,
-        })
+        let server = services.kafka_with(settings)?;
+        Self::ours(services, server, test, 1)
     }
 
     /// On three brokers of its own, to be broken; each topic is on all of them.
@@ -87,14 +75,14 @@ impl Stage {
         if !services.faults() {
             return None;
         }
-        let server = Arc::new(services.kafka_cluster(3)?);
-        server.ours_to_break().then(|| Self {
-            server,
-            name: unique(test),
-            shared: false,
-            copies: 3,
-            services,
-        })
+        let server = services.kafka_cluster(3)?;
+        Self::ours(services, server, test, 3)
+    }
+
+    /// On a server that goes with the test; none where it was given.
+    fn ours(services: Services, server: Server, test: &str, copies: i32) -> Option<Self> {
+        let ours = server.ours_to_break();
+        ours.then(|| Self { server: Arc::new(server), name: unique(test), shared: false, copies, services })
     }
 
     /// Orders the server about. That takes its time, and everything else goes on meanwhile.
